@@ -24,6 +24,12 @@ pub trait StateMachine: Clone + Debug + Hash + Send + Sync + 'static {
     /// What this command may change, as it is now.
     fn before(&self, command: &Self::Command) -> Self::Before;
 
+    /// About how many bytes are kept by it alone once the command has been executed, as far as a small command can leave many:
+    /// who runs ahead keeps no more than so much.
+    fn kept(_before: &Self::Before) -> usize {
+        0
+    }
+
     /// Takes a command back, latest first: the state is what it was when [`StateMachine::before`] was asked.
     fn revert(&mut self, before: Self::Before);
 

@@ -1,11 +1,13 @@
 //! Bitmaps: strings as bits, bit 0 the highest of the first byte.
 
+use crate::bytes::{Bytes, LONG_MIN};
 use crate::keys::counted;
 use crate::turn::{Mark, Turn};
 use crate::value::Value;
 use crate::{STRING_MAX, Store, hash};
 use isochrone_core::command::{BitCombine, BitNumber, BitOverflow, BitRange, BitStep, Refusal, Response};
 use isochrone_core::{Blob, Stamp};
+use std::borrow::Cow;
 
 impl Store {
     /// The bytes under a key: none where there is no key.
@@ -13,20 +15,26 @@ impl Store {
         self.keys.get(key).map(|entry| entry.value.bytes()).transpose()
     }
 
+    /// The same as they lie.
+    fn string(&self, key: &[u8]) -> Result<Option<Bytes>, Refusal> {
+        self.keys.get(key).map(|entry| entry.value.string()).transpose()
+    }
+
     pub(crate) fn getbit(&self, key: &[u8], offset: u64) -> Result<Response, Refusal> {
-        let bytes = self.bytes(key)?.unwrap_or_default();
-        Ok(Response::yes(bit(&bytes, offset)))
+        let bytes = self.string(key)?.unwrap_or_default();
+        Ok(Response::yes(bit_of(&bytes, offset)))
     }
 
     pub(crate) fn bitcount(&self, key: &[u8], range: Option<BitRange>) -> Result<Response, Refusal> {
-        let bytes = self.bytes(key)?.unwrap_or_default();
+        let bytes = self.string(key)?.unwrap_or_default();
         let whole = BitRange { start: 0, end: -1, bits: false };
         let range = range.unwrap_or(whole);
         // To BITPOS such a range, beyond the beginning, is the first byte or bit; to BITCOUNT it is none.
         let backwards = range.start < 0 && range.end < 0 && range.start > range.end;
-        let Some((first, behind)) = bounds(&bytes, range).filter(|_| !backwards) else {
+        let Some((first, behind)) = bounds(bytes.len(), range).filter(|_| !backwards) else {
             return Ok(Response::Integer(0));
         };
+        let (bytes, _, first, behind) = window(&bytes, first, behind);
         // Whole bytes, and the bits beside them.
         let (from, to) = (first.div_ceil(8).min(behind / 8), behind / 8);
         let ones = |bits: std::ops::Range<u64>| bits.filter(|at| bit(&bytes, *at)).count();
@@ -43,11 +51,12 @@ impl Store {
         open: bool,
     ) -> Result<Response, Refusal> {
         const NONE: Response = Response::Integer(-1);
-        let Some(bytes) = self.bytes(key)? else {
+        let Some(bytes) = self.string(key)? else {
             // No key is a string of zeros.
             return Ok(if on { NONE } else { Response::Integer(0) });
         };
-        let Some((first, behind)) = bounds(&bytes, range) else { return Ok(NONE) };
+        let Some((first, behind)) = bounds(bytes.len(), range) else { return Ok(NONE) };
+        let (bytes, start, first, behind) = window(&bytes, first, behind);
         let dull = if on { 0 } else { u8::MAX };
         let mut at = first;
         while at < behind {
@@ -56,18 +65,18 @@ impl Store {
                 continue;
             }
             if bit(&bytes, at) == on {
-                return Ok(Response::Integer(at as i64));
+                return Ok(Response::Integer((start + at) as i64));
             }
             at += 1;
         }
         let padded = !on && open;
-        Ok(if padded { Response::Integer(behind as i64) } else { NONE })
+        Ok(if padded { Response::Integer((start + behind) as i64) } else { NONE })
     }
 
     /// A `BITFIELD` that changes nothing.
     pub(crate) fn bitfield_read(&self, key: &[u8], steps: &[BitStep]) -> Result<Response, Refusal> {
-        let mut bytes = self.bytes(key)?.unwrap_or_default().to_vec();
-        Ok(Response::Array(steps.iter().map(|step| take(&mut bytes, *step)).collect()))
+        let mut bytes = self.string(key)?.unwrap_or_default();
+        Ok(Response::Array(steps.iter().map(|step| take_from(&mut bytes, *step)).collect()))
     }
 }
 
@@ -81,16 +90,17 @@ impl Turn<'_> {
     ) -> Result<Response, Refusal> {
         self.replace_string(mark, key, |held| {
             let fresh = held.is_none();
-            let held = held.unwrap_or_default();
-            let former = bit(&held, offset);
-            let length = padded(&held, offset.saturating_add(1))?;
+            let mut held = held.unwrap_or_default();
+            let former = bit_of(&held, offset);
+            let length = padded(held.len(), offset.saturating_add(1))?;
             if !fresh && former == on && length == held.len() {
                 return Ok((None, Response::yes(former)));
             }
-            let mut bytes = held.to_vec();
-            bytes.resize(length, 0);
-            put(&mut bytes, offset, on);
-            Ok((Some(Blob::from(bytes)), Response::yes(former)))
+            let at = (offset / 8) as usize;
+            let mut byte = [held.byte(at)];
+            put(&mut byte, offset % 8, on);
+            held.write(at, &byte);
+            Ok((Some(held), Response::yes(former)))
         })
     }
 
@@ -132,7 +142,7 @@ impl Turn<'_> {
         }
         // What the sources held is not in the command, so it is in the version.
         let salt = hash::digest(&bytes);
-        self.put(&mut mark.salted(salt), target, Value::String(Blob::from(bytes)), Stamp::MAX);
+        self.put(&mut mark.salted(salt), target, Value::String(Blob::from(bytes).into()), Stamp::MAX);
         Ok(Response::count(length))
     }
 
@@ -151,27 +161,49 @@ impl Turn<'_> {
                     number.offset.saturating_add(u64::from(number.width))
                 }
             });
-            let mut bytes = held.to_vec();
-            bytes.resize(padded(&held, ends.max().unwrap_or(0))?, 0);
-            let answers = steps.iter().map(|step| take(&mut bytes, *step)).collect();
-            let changed = fresh || bytes[..] != held[..];
-            Ok((changed.then(|| Blob::from(bytes)), Response::Array(answers)))
+            let length = padded(held.len(), ends.max().unwrap_or(0))?;
+            if length < LONG_MIN {
+                let mut bytes = held.blob().to_vec();
+                bytes.resize(length, 0);
+                let answers = steps.iter().map(|step| take(&mut bytes, *step)).collect();
+                let changed = fresh || bytes[..] != held.read(0..length)[..];
+                return Ok((changed.then(|| Blob::from(bytes).into()), Response::Array(answers)));
+            }
+            let mut bytes = held.clone();
+            bytes.pad(length);
+            let answers = steps.iter().map(|step| take_from(&mut bytes, *step)).collect();
+            let changed = fresh
+                || length > held.len()
+                || steps.iter().any(|step| around(&bytes, *step) != around(&held, *step));
+            Ok((changed.then_some(bytes), Response::Array(answers)))
         })
     }
 }
 
 /// The length of a string that holds so many bits, or as many as it has.
-fn padded(bytes: &[u8], bits: u64) -> Result<usize, Refusal> {
+fn padded(held: usize, bits: u64) -> Result<usize, Refusal> {
     let length = bits.div_ceil(8);
     if length > STRING_MAX as u64 {
         return Err(Refusal::StringTooLong);
     }
-    Ok(bytes.len().max(length as usize))
+    Ok(held.max(length as usize))
 }
 
 /// A bit; zero beyond the end.
 fn bit(bytes: &[u8], at: u64) -> bool {
     bytes.get((at / 8) as usize).is_some_and(|byte| byte >> (7 - at % 8) & 1 == 1)
+}
+
+/// The same of a string as it lies.
+fn bit_of(bytes: &Bytes, at: u64) -> bool {
+    bit(&[bytes.byte((at / 8) as usize)], at % 8)
+}
+
+/// The bytes that hold these bits, at which bit they begin, and the bits counted from there.
+fn window(bytes: &Bytes, first: u64, behind: u64) -> (Cow<'_, [u8]>, u64, u64, u64) {
+    let start = first / 8;
+    let bytes = bytes.read(start as usize..behind.div_ceil(8) as usize);
+    (bytes, start * 8, first - start * 8, behind - start * 8)
 }
 
 /// Sets a bit, which must be there.
@@ -182,9 +214,9 @@ fn put(bytes: &mut [u8], at: u64, on: bool) {
 }
 
 /// The first bit of a range and the one behind it; `None` where there is none.
-fn bounds(bytes: &[u8], range: BitRange) -> Option<(u64, u64)> {
+fn bounds(bytes: usize, range: BitRange) -> Option<(u64, u64)> {
     let BitRange { start, end, bits } = range;
-    let length = bytes.len() as i64 * if bits { 8 } else { 1 };
+    let length = bytes as i64 * if bits { 8 } else { 1 };
     let clamp = |position: i64| if position < 0 { length.saturating_add(position).max(0) } else { position };
     let (start, end) = (clamp(start), clamp(end).min(length - 1));
     if start > end {
@@ -221,6 +253,37 @@ fn take(bytes: &mut [u8], step: BitStep) -> Response {
         put(bytes, number.offset + place, on);
     }
     Response::Integer(if answers_old { former } else { value(bytes, number) } as i64)
+}
+
+/// The number of a step.
+fn number(step: &mut BitStep) -> &mut BitNumber {
+    match step {
+        BitStep::Get(number) | BitStep::Set(number, ..) | BitStep::IncrBy(number, ..) => number,
+    }
+}
+
+/// As many bytes as can hold a number of 64 bits at any place: those that hold that of a step, zeros beyond the end.
+fn around(bytes: &Bytes, mut step: BitStep) -> [u8; 9] {
+    let first = (number(&mut step).offset / 8) as usize;
+    let mut around = [0; 9];
+    let held = bytes.read(first..first + around.len());
+    around[..held.len()].copy_from_slice(&held);
+    around
+}
+
+/// The same as [`take`] of a string as it lies.
+fn take_from(bytes: &mut Bytes, mut step: BitStep) -> Response {
+    let former = around(bytes, step);
+    let number = number(&mut step);
+    let first = (number.offset / 8) as usize;
+    number.offset %= 8;
+    let mut edited = former;
+    let answer = take(&mut edited, step);
+    if edited != former {
+        let held = bytes.len() - first;
+        bytes.write(first, &edited[..held.min(9)]);
+    }
+    answer
 }
 
 /// The number at a place, zeros beyond the end.

@@ -22,7 +22,9 @@ impl Store {
         let short = |bytes: &[u8]| bytes.len() <= PACKED_BYTES;
         let name = match &entry.value {
             Value::Integer(_) => "int",
-            Value::String(bytes) if number::integer(bytes).is_some() => "int",
+            Value::String(bytes) if bytes.whole().is_some_and(|bytes| number::integer(bytes).is_some()) => {
+                "int"
+            }
             Value::String(bytes) if bytes.len() <= EMBEDDED_MAX => "embstr",
             Value::String(_) => "raw",
             Value::Hash(hash)

@@ -183,8 +183,10 @@ pub(crate) fn cut(value: &Value, from: usize, room: &mut Room) -> (Content, usiz
     let one = |bytes: &[u8]| bytes.len() + OVERHEAD;
     match value {
         Value::String(bytes) => {
-            let taken = usize::from(room.admit(one(bytes)));
-            (Content::String(bytes.clone()), taken, true)
+            let taken = usize::from(room.admit(bytes.len() + OVERHEAD));
+            // What is not taken is not copied.
+            let bytes = if taken > 0 { bytes.blob() } else { Blob::default() };
+            (Content::String(bytes), taken, true)
         }
         Value::Integer(number) => (Content::Integer(*number), usize::from(room.admit(OVERHEAD)), true),
         Value::Hash(hash) => {
@@ -360,7 +362,7 @@ pub(crate) fn join(store: &mut Store, piece: Piece) -> Result<(), Malformed> {
 /// The value that holds this; `None` where it is an empty collection, or one in which an element comes twice.
 pub(crate) fn value(content: Content) -> Option<Value> {
     match content {
-        Content::String(bytes) => Some(Value::String(bytes)),
+        Content::String(bytes) => Some(Value::String(bytes.into())),
         Content::Integer(number) => Some(Value::Integer(number)),
         Content::Hash(part) => begin(part, add_fields),
         Content::Set(part) => begin(part, add_members),

@@ -66,12 +66,13 @@ impl Turn<'_> {
     ) -> Result<Response, Refusal> {
         self.replace_string(mark, key, |held| {
             let mut changed = held.is_none();
+            let held = held.map(|held| held.blob());
             let mut held = HyperLogLog::of(held.as_deref())?;
             for element in elements {
                 let (register, rank) = count::place(element);
                 changed |= held.raise(register, rank)?;
             }
-            Ok((changed.then(|| held.changed()), Response::yes(changed)))
+            Ok((changed.then(|| held.changed().into()), Response::yes(changed)))
         })
     }
 
@@ -92,6 +93,7 @@ impl Turn<'_> {
         // What the sources held is not in the command, so it is in the version.
         let salt = hash::digest(&(&union, dense));
         self.replace_string(&mut mark.salted(salt), target, |held| {
+            let held = held.map(|held| held.blob());
             let mut held = HyperLogLog::of(held.as_deref())?;
             if dense {
                 held.widen()?;
@@ -99,7 +101,7 @@ impl Turn<'_> {
             for (register, value) in union.iter().enumerate().filter(|(_, value)| **value > 0) {
                 held.raise(register, *value)?;
             }
-            Ok((Some(held.changed()), Response::Ok))
+            Ok((Some(held.changed().into()), Response::Ok))
         })
     }
 }

@@ -20,6 +20,7 @@
 #![forbid(unsafe_code)]
 
 mod bits;
+mod bytes;
 mod chords;
 mod deadlines;
 mod dump;
@@ -283,6 +284,10 @@ impl StateMachine for Store {
         Before::of(self, &command.operation)
     }
 
+    fn kept(before: &Before) -> usize {
+        before.weight()
+    }
+
     fn revert(&mut self, before: Before) {
         before.revert(self);
     }
@@ -300,7 +305,9 @@ impl StateMachine for Store {
             });
         }
         self.keys.prepare(keys.into_iter(), |entry| match &entry.value {
-            Value::String(bytes) => usize::from(bytes.first().copied().unwrap_or(0)),
+            Value::String(bytes) => {
+                usize::from(bytes.whole().and_then(|bytes| bytes.first()).copied().unwrap_or(0))
+            }
             _ => 0,
         });
     }

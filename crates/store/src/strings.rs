@@ -1,5 +1,6 @@
 //! Strings and counters.
 
+use crate::bytes::Bytes;
 use crate::number;
 use crate::turn::{Mark, Turn, fits};
 use crate::value::Value;
@@ -21,14 +22,14 @@ impl Store {
 
     pub(crate) fn strlen(&self, key: &[u8]) -> Result<Response, Refusal> {
         match self.keys.get(key) {
-            Some(entry) => Ok(Response::count(entry.value.bytes()?.len())),
+            Some(entry) => Ok(Response::count(entry.value.string()?.len())),
             None => Ok(Response::Integer(0)),
         }
     }
 
     pub(crate) fn getrange(&self, key: &[u8], start: i64, end: i64) -> Result<Response, Refusal> {
         let Some(entry) = self.keys.get(key) else { return Ok(Response::bulk(b"")) };
-        let bytes = entry.value.bytes()?;
+        let bytes = entry.value.string()?;
         let len = bytes.len() as i64;
         // Unlike the positions of lists, an end before the first byte means the first byte.
         let clamp =
@@ -40,7 +41,7 @@ impl Store {
         if start > end {
             return Ok(Response::bulk(b""));
         }
-        Ok(Response::bulk(&bytes[start as usize..=end as usize]))
+        Ok(Response::bulk(&bytes.read(start as usize..end as usize + 1)))
     }
 }
 
@@ -78,7 +79,7 @@ impl Turn<'_> {
                 Expiry::Keep => held.map_or(Stamp::MAX, |entry| entry.deadline),
                 Expiry::At(deadline) => deadline,
             };
-            books.put(slot, mark, Value::String(value.clone()), deadline, stamp);
+            books.put(slot, mark, Value::String(value.clone().into()), deadline, stamp);
             Ok(former.unwrap_or(Response::Ok))
         })
     }
@@ -93,7 +94,7 @@ impl Turn<'_> {
             return Response::Integer(0);
         }
         for (key, value) in pairs {
-            self.put(mark, key, Value::String(value.clone()), Stamp::MAX);
+            self.put(mark, key, Value::String(value.clone().into()), Stamp::MAX);
         }
         if only_if_absent { Response::Integer(1) } else { Response::Ok }
     }
@@ -122,7 +123,6 @@ impl Turn<'_> {
         Ok(answer)
     }
 
-    /// A copy of the string for each change: strings are shared with replies and views.
     pub(crate) fn append(
         &mut self,
         mark: &mut Mark<'_>,
@@ -131,13 +131,15 @@ impl Turn<'_> {
         most: u64,
     ) -> Result<Response, Refusal> {
         self.edit_string(mark, key, |held| {
-            let Some(held) = held else { return Ok((Some(value.clone()), value.len())) };
+            let Some(mut held) = held else { return Ok((Some(value.clone().into()), value.len())) };
             let len = held.len() + value.len();
             if len as u64 > most.min(STRING_MAX as u64) {
                 return Err(Refusal::StringTooLong);
             }
-            let joined = if value.is_empty() { held } else { Blob::from([&held[..], value].concat()) };
-            Ok((Some(joined), len))
+            if !value.is_empty() {
+                held.write(held.len(), value);
+            }
+            Ok((Some(held), len))
         })
     }
 
@@ -149,7 +151,7 @@ impl Turn<'_> {
         value: &Blob,
     ) -> Result<Response, Refusal> {
         self.edit_string(mark, key, |held| {
-            let held = held.as_deref().unwrap_or_default();
+            let mut held = held.unwrap_or_default();
             if value.is_empty() {
                 return Ok((None, held.len()));
             }
@@ -157,12 +159,9 @@ impl Turn<'_> {
             if end > STRING_MAX as u64 {
                 return Err(Refusal::StringTooLong);
             }
-            let (offset, end) = (offset as usize, end as usize);
-            let mut bytes = held.to_vec();
-            bytes.resize(bytes.len().max(end), 0);
-            bytes[offset..end].copy_from_slice(value);
-            let len = bytes.len();
-            Ok((Some(Blob::from(bytes)), len))
+            held.write(offset as usize, value);
+            let len = held.len();
+            Ok((Some(held), len))
         })
     }
 
@@ -174,7 +173,9 @@ impl Turn<'_> {
             };
             let held = match &entry.value {
                 Value::Integer(number) => *number,
-                Value::String(bytes) => number::integer(bytes).ok_or(Refusal::NotInteger)?,
+                Value::String(bytes) => {
+                    bytes.whole().and_then(|bytes| number::integer(bytes)).ok_or(Refusal::NotInteger)?
+                }
                 _ => return Err(Refusal::WrongType),
             };
             let sum = held.checked_add(by).ok_or(Refusal::Overflow)?;
@@ -193,11 +194,11 @@ impl Turn<'_> {
         self.slot(key, |slot, books| {
             let Some(entry) = slot.get_mut() else {
                 let sum = number::add_float(None, by, Refusal::NotFloat)?;
-                books.put(slot, mark, Value::String(sum.clone()), Stamp::MAX, Stamp::ZERO);
+                books.put(slot, mark, Value::String(sum.clone().into()), Stamp::MAX, Stamp::ZERO);
                 return Ok(Response::Bulk(sum));
             };
             let sum = number::add_float(Some(&entry.value.bytes()?), by, Refusal::NotFloat)?;
-            entry.value = Value::String(sum.clone());
+            entry.value = Value::String(sum.clone().into());
             books.touch(entry, mark);
             Ok(Response::Bulk(sum))
         })
@@ -207,7 +208,7 @@ impl Turn<'_> {
         &mut self,
         mark: &mut Mark<'_>,
         key: &Blob,
-        edit: impl FnOnce(Option<Blob>) -> Result<(Option<Blob>, usize), Refusal>,
+        edit: impl FnOnce(Option<Bytes>) -> Result<(Option<Bytes>, usize), Refusal>,
     ) -> Result<Response, Refusal> {
         self.replace_string(mark, key, edit).map(Response::count)
     }
@@ -217,11 +218,11 @@ impl Turn<'_> {
         &mut self,
         mark: &mut Mark<'_>,
         key: &Blob,
-        edit: impl FnOnce(Option<Blob>) -> Result<(Option<Blob>, R), Refusal>,
+        edit: impl FnOnce(Option<Bytes>) -> Result<(Option<Bytes>, R), Refusal>,
     ) -> Result<R, Refusal> {
         self.slot(key, |slot, books| {
             let held = match slot.get_mut() {
-                Some(entry) => Some(entry.value.bytes()?),
+                Some(entry) => Some(entry.value.string()?),
                 None => None,
             };
             let (value, told) = edit(held)?;

@@ -1,5 +1,6 @@
 //! What a key holds.
 
+use crate::bytes::Bytes;
 use crate::number;
 use crate::sequence::Sequence;
 use crate::sorted::SortedSet;
@@ -23,7 +24,7 @@ pub(crate) struct Entry {
 #[derive(Clone, PartialEq, Hash)]
 pub(crate) enum Value {
     /// Bytes.
-    String(Blob),
+    String(Bytes),
     /// A string that is a counter: a sum allocates nothing.
     Integer(i64),
     Hash(Hashes),
@@ -50,12 +51,29 @@ impl Value {
         }
     }
 
-    /// Its bytes, if it is a string.
-    pub fn bytes(&self) -> Result<Blob, Refusal> {
+    /// Its bytes, if it is a string, as they lie.
+    pub fn string(&self) -> Result<Bytes, Refusal> {
         match self {
             Value::String(bytes) => Ok(bytes.clone()),
-            Value::Integer(number) => Ok(number::text(*number)),
+            Value::Integer(number) => Ok(Bytes::Whole(number::text(*number))),
             _ => Err(Refusal::WrongType),
+        }
+    }
+
+    /// Its bytes, if it is a string. Of a long one that has been edited it is a copy.
+    pub fn bytes(&self) -> Result<Blob, Refusal> {
+        self.string().map(|bytes| bytes.blob())
+    }
+
+    /// How many elements it holds; of a string none.
+    pub fn len(&self) -> usize {
+        match self {
+            Value::String(_) | Value::Integer(_) => 0,
+            Value::Hash(held) => held.len(),
+            Value::Set(held) => held.len(),
+            Value::List(held) => held.len(),
+            Value::Sorted(held) => held.len(),
+            Value::Stream(held) => held.len(),
         }
     }
 }

@@ -78,7 +78,7 @@ impl Store {
 fn value(value: &Value, samples: usize) -> usize {
     match value {
         Value::Integer(_) => 0,
-        Value::String(bytes) => blob(bytes),
+        Value::String(bytes) => allocated(size_of::<usize>() + bytes.len()),
         Value::Hash(hash) => {
             let fields = all(hash.len(), samples, hash.iter(), |entry| name(entry.key) + blob(entry.value));
             trie::<Blob>(hash.len()) + fields

@@ -280,7 +280,8 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
     ) -> Option<Told<S::Reply>> {
         let Ask { command, touching, synced, .. } = ask;
         if S::reads_only(&command) && !touching {
-            if reads {
+            // What has its place and is not executed yet may have been answered under another reign.
+            if reads && !self.speculation.holds_back() {
                 return self.read_now(id, &command, now);
             }
             if self.once.look(id) == Seen::Running {

@@ -11,7 +11,8 @@
 //! changed, with everything tentative taken back.
 //!
 //! **Barriers.** The end of a session or of the order changes which commands are executed at all. Nothing behind
-//! one is executed before it is decided.
+//! one is executed before it is decided. Nor is what would be executed while what is kept weighs [`KEPT_MAX`]: a few bytes
+//! may change a value of many, again and again.
 
 use super::Replica;
 use crate::curp::Bug;
@@ -42,6 +43,8 @@ pub(super) struct Speculation<S: StateMachine> {
     ran: usize,
     /// How many of those changed the machine: commands that were executed.
     executed: usize,
+    /// What the ways back of those weigh.
+    kept: usize,
     /// Positions, counted from 1: the last one decided.
     decided: u64,
     unsynced: Unsynced,
@@ -66,6 +69,9 @@ struct Pending<S: StateMachine> {
     /// Whether the client has a speculative answer.
     told: bool,
 }
+
+/// Nothing is executed before it is decided while the ways back from what was weigh so many bytes.
+const KEPT_MAX: usize = 64 << 20;
 
 /// What came of a value that was executed before it was decided.
 #[derive(Clone, Hash, Debug)]
@@ -102,6 +108,7 @@ impl<S: StateMachine> Default for Speculation<S> {
             pending: VecDeque::new(),
             ran: 0,
             executed: 0,
+            kept: 0,
             decided: 0,
             unsynced: Unsynced::default(),
             sessions: BTreeMap::new(),
@@ -116,6 +123,11 @@ impl<S: StateMachine> Speculation<S> {
     /// Whether anything is tentative.
     pub(super) fn is_tentative(&self) -> bool {
         !self.pending.is_empty()
+    }
+
+    /// Whether anything tentative is not executed before it is decided.
+    pub(super) fn holds_back(&self) -> bool {
+        self.ran < self.pending.len()
     }
 
     /// Whether the machine holds anything that is not decided.
@@ -196,6 +208,7 @@ impl<S: StateMachine> Speculation<S> {
         if matches!(pending.ran, Some(Ran::Executed(_))) {
             self.executed -= 1;
         }
+        self.kept -= pending.before.as_ref().map_or(0, S::kept);
         let waits = asked.is_some_and(|id| self.waits_no_more(id));
         Some(Settled { ran: pending.ran, told: pending.told && !waits })
     }
@@ -240,22 +253,25 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
     pub(super) fn run_ahead(&mut self, mut effects: Option<&mut Effects<Self>>) {
         while let Some(pending) = self.speculation.pending.get(self.speculation.ran) {
             let (place, answer) = (pending.place.clone(), pending.answer);
-            let (ran, told) = match &place.0[place.1] {
-                // What is behind waits for the decision, and somebody may wait for that.
-                Entry::Expire { .. } | Entry::Stop { .. } => {
-                    if let Some(effects) = effects {
-                        self.hurry(effects.now());
-                    }
-                    return;
-                }
+            let full = self.speculation.kept >= KEPT_MAX;
+            let run = match &place.0[place.1] {
+                Entry::Expire { .. } | Entry::Stop { .. } => None,
+                _ if full => None,
                 Entry::Read { id, below, command } => {
                     let _ = self.speculation.admit(*id, *below, &self.once);
                     let told = self.machine.read(command).map_or(Told::Touches, Told::Looked);
-                    (Ran::Looked(told), false)
+                    Some((Ran::Looked(told), false))
                 }
                 entry @ Entry::Command { id, below, command } => {
-                    self.run_command(entry, *id, *below, command, answer)
+                    Some(self.run_command(entry, *id, *below, command, answer))
                 }
+            };
+            let Some((ran, told)) = run else {
+                // What is behind waits for the decision, and somebody may wait for that.
+                if let Some(effects) = effects {
+                    self.hurry(effects.now());
+                }
+                return;
             };
             if answer
                 && !told
@@ -301,6 +317,7 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
         let before = self.machine.before(command);
         let reply = self.machine.apply(command);
         self.speculation.executed += 1;
+        self.speculation.kept += S::kept(&before);
         self.speculation.pending[self.speculation.ran].before = Some(before);
         let tell = answer && (apart || self.planted(Bug::SpeculateOnConflict));
         if tell {

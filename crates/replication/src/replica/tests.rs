@@ -94,6 +94,11 @@ impl StateMachine for Texts {
         self.clone()
     }
 
+    /// A text that ends with a hash sign counts as much as it may.
+    fn kept(before: &Self) -> usize {
+        before.0.values().filter(|text| text.ends_with('#')).count() << 26
+    }
+
     fn revert(&mut self, before: Self) {
         *self = before;
     }
@@ -730,6 +735,39 @@ fn a_barrier_within_a_batch() {
     assert_eq!(bench.run(Append(1, 'c')), speculative("abc"));
     bench.drop();
     assert_eq!(bench.text(1), "ab");
+}
+
+/// Nor of ways back that weigh too much; what is behind is executed when it is decided.
+#[test]
+fn nothing_runs_ahead_once_too_much_is_kept() {
+    let mut bench = Bench::new(None);
+    bench.replica.order.reads = true;
+    assert_eq!(bench.run(Append(1, '#')), speculative("#"));
+    assert_eq!(bench.run(Append(2, 'a')), speculative("a"), "it keeps what is too much");
+    let hurries = bench.replica.order.hurries;
+    assert_eq!(bench.run(Append(3, 'b')), []);
+    assert_eq!(bench.run(Append(4, 'c')), []);
+    assert_eq!((bench.text(2), bench.text(3)), ("a", ""), "they wait");
+    assert!(bench.replica.order.hurries > hurries);
+    let before = bench.replica.decided_machine().into_owned();
+    assert_eq!(before, Texts::default());
+    assert_eq!(bench.run(Get(3)), [], "nor is anything read before them");
+    let mut told = bench.decide(3);
+    told.sort_by_key(|(sequence, _)| *sequence);
+    let ahead = Told::Speculative(Ok("c".to_owned()));
+    assert_eq!(
+        told,
+        [(3, done("b")), (4, ahead)],
+        "one is executed when it is decided, the next ahead again"
+    );
+    assert_eq!(bench.decide(2), [(5, Told::Looked(Ok("b".to_owned())))]);
+    assert_eq!(bench.run(Append(1, 'd')), speculative("#d"));
+    assert_eq!(bench.run(Append(5, 'e')), []);
+    bench.drop();
+    assert_eq!((bench.text(1), bench.text(5)), ("#", ""));
+    assert_eq!(bench.run(Append(5, 'f')), speculative("f"), "what is void weighs nothing");
+    bench.drop();
+    assert!(!bench.replica.speculation.is_tentative());
 }
 
 /// Of one that comes again an answer is on its way. A number alone does not say that it is the same.

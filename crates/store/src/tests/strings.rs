@@ -401,3 +401,114 @@ fn encodings_have_the_names_of_redis() {
          ints intset\nzset listpack\nnone Nil\n"
     );
 }
+
+/// Edits of a string that lies in pieces are those of one that does not; taken back, they were never there, and what they
+/// keep is little.
+#[test]
+fn long_strings_are_edited_piece_by_piece() {
+    use crate::bytes::{LONG_MIN, PIECE};
+    use isochrone_core::Export as _;
+    use isochrone_core::command::{BitNumber, BitOverflow, BitRange, BitStep};
+    let key = || b("k");
+    let number = |offset| BitNumber { offset, width: 64, signed: true };
+    let (last, bits) = (PIECE as u64 - 1, LONG_MIN as u64 * 8);
+    let add = |value: Vec<u8>| Operation::Append { key: key(), value: value.into() };
+    let over = |offset, value: &[u8]| Operation::SetRange { key: key(), offset, value: value.into() };
+    let bit = |offset, on| Operation::SetBit { key: key(), offset, on };
+    let field = |steps: &[BitStep]| Operation::BitField { key: key(), steps: steps.into() };
+    let wrap = BitOverflow::Wrap;
+    let edits = || {
+        [
+            add(Vec::new()),
+            add(b"behind".to_vec()),
+            add(vec![7; 2 * PIECE + 1]),
+            over(0, b"first"),
+            over(last, b"across"),
+            over(3 * last, &[9; 2 * PIECE]),
+            over(2 * bits / 8, b"beyond"),
+            bit(0, true),
+            bit(bits - 1, true),
+            bit(bits, false),
+            bit(3 * bits, true),
+            field(&[BitStep::Set(number(last * 8 + 3), -2, wrap), BitStep::IncrBy(number(bits), 5, wrap)]),
+            // What stands as it was in the end has not changed.
+            field(&[BitStep::Set(number(5), 1, wrap), BitStep::Set(number(5), 0, wrap)]),
+            field(&[BitStep::IncrBy(number(4 * bits), 5, wrap), BitStep::Get(number(u64::MAX))]),
+        ]
+    };
+    let range = |start, end, bits| BitRange { start, end, bits };
+    let seen = [
+        get("k"),
+        Operation::StrLen { key: key() },
+        Operation::GetRange { key: key(), start: last as i64 - 2, end: 2 * last as i64 },
+        Operation::GetRange { key: key(), start: -9, end: -1 },
+        Operation::GetBit { key: key(), offset: last * 8 + 13 },
+        Operation::GetBit { key: key(), offset: u64::MAX },
+        Operation::BitCount { key: key(), range: None },
+        Operation::BitCount { key: key(), range: Some(range(last as i64 * 8 - 3, bits as i64 + 3, true)) },
+        Operation::BitPos { key: key(), on: true, range: range(7, -1, false), open: true },
+        Operation::BitPos { key: key(), on: false, range: range(-99, -1, true), open: true },
+        Operation::BitPos { key: key(), on: false, range: range(8 * last as i64 + 3, -1, true), open: true },
+        field(&[BitStep::Get(number(last * 8 + 3)), BitStep::Get(number(bits + 9))]),
+        Operation::Weight { key: key(), samples: 0 },
+        Operation::Encoding { key: key() },
+    ];
+    for length in [0, 1, LONG_MIN - 1, LONG_MIN, 3 * LONG_MIN + 5] {
+        let mut store = Store::default();
+        if length > 0 {
+            store.run(Operation::Set {
+                key: key(),
+                value: Blob::from(vec![0; length]),
+                condition: Condition::Always,
+                expiry: Expiry::At(at(500)),
+                get: false,
+            });
+        }
+        let (mut back, mut states) = (Vec::new(), Vec::new());
+        for (millis, edit) in (1..).zip(edits()) {
+            let held = store.bytes(b"k").unwrap();
+            let command = command(millis, edit);
+            // The same of a string that was put in as one, as after a snapshot.
+            let view = store.export();
+            let mut whole = Store::default();
+            (0..).map_while(|index| view.chunk(index)).for_each(|chunk| whole.absorb(&chunk).unwrap());
+            assert!(whole == store && store == whole);
+            let before = store.before(&command);
+            if length >= 3 * LONG_MIN && millis > 2 {
+                assert!(Store::kept(&before) < LONG_MIN, "{command:?}");
+            }
+            states.push((store.clone(), held));
+            back.push(before);
+            assert_eq!(store.apply(&command), whole.apply(&command), "{command:?} of {length}");
+            assert!(whole == store && whole.digest() == store.digest(), "{command:?} of {length}");
+            assert_eq!(whole.bytes(b"k"), store.bytes(b"k"), "{command:?} of {length}");
+            for look in &seen {
+                assert_eq!(store.run(look.clone()), whole.run(look.clone()), "{look:?} of {length}");
+            }
+        }
+        for (before, (state, held)) in back.into_iter().zip(states).rev() {
+            store.revert(before);
+            assert!(
+                store == state && store.digest() == state.digest() && store.deadline() == state.deadline()
+            );
+            assert_eq!(store.bytes(b"k").unwrap(), held);
+        }
+    }
+}
+
+#[test]
+fn what_a_small_command_leaves_is_weighed() {
+    let mut store = Store::default();
+    store.run(Operation::SetRange { key: b("whole"), offset: 999, value: b("x") });
+    store.run(Operation::SetRange { key: b("k"), offset: 999_999, value: b("x") });
+    store.run(Operation::SAdd { key: b("s"), members: names("a b c") });
+    let weight = |operation| Store::kept(&store.before(&command(1, operation)));
+    let del = |keys| Operation::Del { keys: names(keys) };
+    let edit = || Operation::SetBit { key: b("k"), offset: 1, on: true };
+    assert_eq!((weight(get("k")), weight(set("none", "v"))), (0, 0));
+    assert_eq!((weight(set("k", "v")), weight(del("whole k"))), (1_000_000, 1_001_000));
+    assert!(weight(edit()) < 100_000);
+    let both = Operation::Transaction { watched: [].into(), operations: [edit(), edit(), del("s")].into() };
+    assert_eq!(weight(both), 2 * weight(edit()) + weight(del("s")));
+    assert!(weight(del("s")) > 0 && weight(Operation::SAdd { key: b("s"), members: names("d") }) == 0);
+}
