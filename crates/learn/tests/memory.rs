@@ -97,8 +97,8 @@ fn trained<T: Task>(task: &T, data: &Dataset<'_>, plan: Option<&Plan>, options: 
 
 #[test]
 fn memory_that_is_not_there_is_an_error() {
-    let data = samples(20_000, 90_000, 30);
-    let cells = samples(40_000, 30_000, 2);
+    let data = samples(6_000, 30_000, 30);
+    let cells = samples(12_000, 10_000, 2);
     let plain = Linear { intercept: true, ..Linear::new(Loss::Hinge) };
     let penalised = Linear { l1: 1.0, ..plain };
     for threads in [1, 2, 4] {

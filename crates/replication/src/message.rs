@@ -284,6 +284,29 @@ pub enum Message<C: Wire, R: Wire, M: Wire> {
     },
 }
 
+impl<C: Wire, R: Wire, M: Wire> Message<C, R, M> {
+    /// Whether a replica says it to a client that asked it for commands, wherever that client lives.
+    pub(crate) fn is_for_askers(&self) -> bool {
+        match self {
+            Message::Replies { .. }
+            | Message::Redirect { .. }
+            | Message::Missed { .. }
+            | Message::Standing { .. } => true,
+            Message::Order { .. }
+            | Message::Ended { .. }
+            | Message::Requests { .. }
+            | Message::Administer { .. }
+            | Message::Administered { .. }
+            | Message::Want { .. }
+            | Message::Chunk { .. }
+            | Message::Gone { .. }
+            | Message::Status { .. }
+            | Message::Join { .. }
+            | Message::Joined { .. } => false,
+        }
+    }
+}
+
 /// What a replica writes ahead.
 #[derive(Clone, Eq, PartialEq, Hash, Debug, Serialize, Deserialize)]
 #[serde(bound = "")]

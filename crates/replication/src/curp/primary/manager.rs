@@ -654,9 +654,7 @@ impl<C: Wire + Footprint, R: Wire> Process for Manager<C, R> {
         let common::Message::Order { message, .. } = message else { return };
         match message {
             Message::Registry(inner) => match *inner {
-                inner @ (common::Message::Replies { .. }
-                | common::Message::Redirect { .. }
-                | common::Message::Missed { .. }) => {
+                inner if inner.is_for_askers() => {
                     self.with_asker(effects, |asker, effects| asker.receive(from, inner, effects));
                     self.act(effects);
                 }
