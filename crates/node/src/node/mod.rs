@@ -185,6 +185,7 @@ impl Node {
         };
         // Before there is data: a first start that is refused for them leaves none.
         let loaded = files.load()?;
+        let users = users(&deployment, &me)?;
         let http = config.sockets.http.take().map(http::start).transpose()?;
         let Recovered { journal, snapshots, processes, incarnation, births } =
             recover(&config, &deployment, &keyspaces, &waker)?;
@@ -210,7 +211,6 @@ impl Node {
         }
         // Also without users of the deployment: ACL SETUSER may make some, and wrong passwords must cost time.
         let verifier = Verifier::start(security.users.clone(), limits.login_checks, Arc::clone(&waker))?;
-        let users = users(&deployment, &me)?;
 
         let written = journal.next_position().0 - 1;
         let mut shard = Shard::new(config.node, Box::new(journal), written);
@@ -318,7 +318,6 @@ impl Node {
 
         let (orders, control) = sync_channel(ORDERS);
         let (line, calls) = Line::new(Arc::clone(&waker));
-        let transactional: Vec<_> = protocols.transactional().collect();
         let calls = Calls::new(calls, random.next_u64(), keyspaces.time_limits, transactional);
         let killed = Arc::new(AtomicBool::new(false));
         let reactor = Reactor {
