@@ -9,7 +9,7 @@ use isochrone_core::Blob;
 use std::borrow::Cow;
 use std::hash::{Hash, Hasher};
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// The bytes of a string. See the module.
 #[derive(Clone)]
@@ -24,6 +24,8 @@ pub(crate) struct Pieces {
     len: usize,
     /// Of [`PIECE`] bytes each; zeros behind the end.
     pieces: Sequence<Blob>,
+    /// All of them in one, since somebody has read them so: many who ask for them have one copy.
+    whole: OnceLock<Blob>,
 }
 
 /// A string of this length is edited in pieces. To copy one that is shorter takes some microseconds.
@@ -41,11 +43,19 @@ impl Bytes {
         }
     }
 
-    /// All of them, copied if they lie in pieces.
+    /// All of them. If they lie in pieces, a copy, which is kept until the next edit.
     pub fn blob(&self) -> Blob {
         match self {
             Bytes::Whole(bytes) => bytes.clone(),
-            Bytes::Pieces(pieces) => Blob::from(pieces.read(0..pieces.len).into_owned()),
+            Bytes::Pieces(pieces) => pieces.whole.get_or_init(|| pieces.copy()).clone(),
+        }
+    }
+
+    /// The same for who reads all of them once: no copy is kept.
+    pub fn copy(&self) -> Blob {
+        match self {
+            Bytes::Whole(bytes) => bytes.clone(),
+            Bytes::Pieces(pieces) => pieces.whole.get().cloned().unwrap_or_else(|| pieces.copy()),
         }
     }
 
@@ -89,7 +99,7 @@ impl Bytes {
                 return;
             }
             let pieces = held.chunks(PIECE).map(|bytes| Pieces::piece(0, bytes)).collect();
-            *self = Bytes::Pieces(Arc::new(Pieces { len: held.len(), pieces }));
+            *self = Bytes::Pieces(Arc::new(Pieces { len: held.len(), pieces, whole: OnceLock::new() }));
         }
         if let Bytes::Pieces(pieces) = self {
             Arc::make_mut(pieces).write(at, bytes);
@@ -103,6 +113,10 @@ impl Pieces {
         let mut piece = [0; PIECE];
         piece[at..at + bytes.len()].copy_from_slice(bytes);
         Blob::new(&piece)
+    }
+
+    fn copy(&self) -> Blob {
+        Blob::from(self.read(0..self.len).into_owned())
     }
 
     fn read(&self, range: Range<usize>) -> Cow<'_, [u8]> {
@@ -120,6 +134,7 @@ impl Pieces {
     }
 
     fn write(&mut self, mut at: usize, mut bytes: &[u8]) {
+        self.whole.take();
         self.len = self.len.max(at + bytes.len());
         // Zeros are there once, however many.
         let missing = self.len.div_ceil(PIECE) - self.pieces.len();
@@ -157,13 +172,13 @@ impl PartialEq for Bytes {
         match (self, other) {
             (Bytes::Whole(one), Bytes::Whole(other)) => one == other,
             (Bytes::Pieces(one), Bytes::Pieces(other)) => one.len == other.len && one.pieces == other.pieces,
-            (one, other) => one.len() == other.len() && one.blob() == other.blob(),
+            (one, other) => one.len() == other.len() && one.copy() == other.copy(),
         }
     }
 }
 
 impl Hash for Bytes {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.blob().hash(state);
+        self.copy().hash(state);
     }
 }

@@ -185,7 +185,7 @@ pub(crate) fn cut(value: &Value, from: usize, room: &mut Room) -> (Content, usiz
         Value::String(bytes) => {
             let taken = usize::from(room.admit(bytes.len() + OVERHEAD));
             // What is not taken is not copied.
-            let bytes = if taken > 0 { bytes.blob() } else { Blob::default() };
+            let bytes = if taken > 0 { bytes.copy() } else { Blob::default() };
             (Content::String(bytes), taken, true)
         }
         Value::Integer(number) => (Content::Integer(*number), usize::from(room.admit(OVERHEAD)), true),

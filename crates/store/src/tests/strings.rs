@@ -482,6 +482,9 @@ fn long_strings_are_edited_piece_by_piece() {
             assert_eq!(store.apply(&command), whole.apply(&command), "{command:?} of {length}");
             assert!(whole == store && whole.digest() == store.digest(), "{command:?} of {length}");
             assert_eq!(whole.bytes(b"k"), store.bytes(b"k"), "{command:?} of {length}");
+            let (one, again) = (store.bytes(b"k").unwrap(), store.bytes(b"k").unwrap());
+            let place = |bytes: &Option<Blob>| bytes.as_ref().map(|bytes| bytes.as_ptr());
+            assert_eq!(place(&one), place(&again), "who reads all of it again has the same copy");
             for look in &seen {
                 assert_eq!(store.run(look.clone()), whole.run(look.clone()), "{look:?} of {length}");
             }

@@ -77,6 +77,13 @@ impl Reign {
         self.flights.trim(slot.next());
         Some(spans)
     }
+
+    /// A peer's state was taken in: what lies before `position` and is not decided here was decided by way of others.
+    pub(super) fn skip(&mut self, decided: Slot, position: Slot) {
+        let passed = self.flights.range(decided).take_while(|(slot, _)| *slot < position);
+        self.flying_bytes -= passed.map(|(_, flight)| flight.bytes).sum::<usize>();
+        self.flights.trim(position);
+    }
 }
 
 impl<V: Wire> Log<V> {
@@ -200,6 +207,15 @@ impl<V: Wire> Log<V> {
 
     /// Gives waiting values their slots, one for each batch, as far as the window allows.
     pub(super) fn flush(&mut self, effects: &mut Effects<Self>) {
+        if let Role::Leader(reign) = &self.role {
+            if reign.next < self.decided {
+                // A state that was taken in lies behind all that was proposed here: another leads.
+                return self.step_down(effects);
+            }
+            if reign.barrier.is_some_and(|barrier| barrier < self.decided) {
+                self.collect(effects);
+            }
+        }
         if self.gathers() {
             return;
         }
@@ -320,7 +336,6 @@ impl<V: Wire> Log<V> {
 
     /// Moves the commit index over everything that has its quorum.
     fn collect(&mut self, effects: &mut Effects<Self>) {
-        let mut changed = false;
         while let Role::Leader(reign) = &mut self.role {
             let slot = self.decided;
             let Some(flight) = reign.flights.get(slot) else { break };
@@ -328,13 +343,11 @@ impl<V: Wire> Log<V> {
                 break;
             }
             reign.flying_bytes -= flight.bytes;
-            if reign.barrier.is_some_and(|barrier| barrier <= slot) {
-                reign.barrier = None;
-                changed = true;
-            }
             self.step_decided();
         }
-        if changed {
+        if let Role::Leader(reign) = &mut self.role
+            && reign.barrier.take_if(|barrier| *barrier < self.decided).is_some()
+        {
             self.after_change(effects);
         }
         self.end_change(effects);

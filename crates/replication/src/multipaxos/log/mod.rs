@@ -371,6 +371,9 @@ impl<V: Ordered> Order for Log<V> {
         self.kept.clear();
         self.kept_bytes = 0;
         self.delivered = position;
+        if let Role::Leader(reign) = &mut self.role {
+            reign.skip(self.decided, position);
+        }
         if position > self.decided {
             self.decided = position;
             self.configuration = configuration.clone();

@@ -3,7 +3,7 @@
 use super::{Log, Member, Message, Record, Report, Role as Part, Setup, Timer, Value};
 use crate::Tuning as _;
 use crate::multipaxos::{Form, Parameters};
-use crate::order::Ordered;
+use crate::order::{Order as _, Ordered};
 use crate::request::Change;
 use isochrone_core::command::Touch;
 use isochrone_core::{
@@ -220,11 +220,16 @@ fn a_promise_that_takes_long_is_waited_for() {
 
 /// Hands on what these nodes say to each other, and nobody else, until they are silent. The rest is lost.
 fn talk(group: &mut [Follower; 3], together: &[usize]) {
+    talk_but(group, together, |_| false);
+}
+
+/// The same, where some of that is lost as well.
+fn talk_but(group: &mut [Follower; 3], together: &[usize], lost: impl Fn(&Message<u8>) -> bool) {
     while group.iter().any(|one| !one.sent.is_empty()) {
         for from in 0..3 {
             for (to, message) in std::mem::take(&mut group[from].sent) {
                 let to = usize::from(to.node.0);
-                if together.contains(&from) && together.contains(&to) {
+                if together.contains(&from) && together.contains(&to) && !lost(&message) {
                     let sender = process(from as u16);
                     group[to].run(|log, effects| log.receive(sender, message, effects));
                 }
@@ -285,5 +290,37 @@ fn a_lease_holds_for_as_long_as_its_granters_are_bound() {
         let now = group[0].now;
         assert_eq!(group[0].log.may_read(now), grants);
         assert!(!group[0].log.may_read(now + lease), "others may lead by then");
+    }
+}
+
+/// Seed 65003189 of three regions, CURP by consensus: who leads had asked for a peer's state before, and it came behind the
+/// change of members that it had adopted.
+#[test]
+fn a_state_that_a_leader_takes_in_ends_the_change_before_it() {
+    for form in [Form::Slots, Form::Prefix] {
+        let mut group = [0, 1, 2].map(|node| Follower::on(node, form));
+        group[0].run(Log::campaign);
+        talk(&mut group, &[0, 1, 2]);
+        let more = group[0].log.configuration.with(process(3)).unwrap().unwrap();
+        let more = Arc::new(more);
+        let change = || Value::Change(more.clone());
+        group[0].run(|log, effects| log.propose_slot(change(), 9, effects.now(), effects));
+        let votes = |said: &Message<u8>| matches!(said, Message::Accepted { .. });
+        talk_but(&mut group, &[0, 1], votes);
+        let wait = setup(form).parameters.lease_length * 2;
+        group.iter_mut().for_each(|one| one.now = one.now + wait);
+        group[1].run(Log::campaign);
+        talk_but(&mut group, &[1, 2], votes);
+        assert!(group[1].log.leads(), "{form:?}");
+        let leader = &mut group[1];
+        leader.run(|log, effects| {
+            assert!(log.install(&(Slot(1), more.clone())));
+            assert!(log.enqueue(7, 1, effects.now()).is_ok());
+            log.settle(effects);
+        });
+        let proposed = |value: &Value<u8>| {
+            leader.sent.iter().any(|(_, said)| matches!(said, Message::Accept { value: said, .. } if said == value))
+        };
+        assert!(proposed(&Value::NoOp) && proposed(&batch(7)), "{form:?}");
     }
 }
