@@ -47,9 +47,9 @@ _PARAMETERS = """penalty : {"l2", "l1", "elasticnet", None}, default="l2"
     l1_ratio : float, default=0.15
         Share of L1 under `penalty="elasticnet"`, 0 to 1.
     fit_intercept : bool, default=True
-        Whether to learn an intercept. A sample sees it as it was one to two blocks of 64 samples before, in every
-        scheme alike: if every sample read and wrote it, no two could be learnt from side by side. Of sparse data it moves by
-        0.01 of a step, as in `SGDClassifier`, so that an array makes another model than the same numbers in a CSR matrix.
+        Whether to learn an intercept. A sample sees it as it was one to two blocks of samples before, in every scheme alike: if
+        every sample read and wrote it, no two could be learnt from side by side. A block is a 64th of the samples, but at most 64 of
+        them. Of sparse data it moves by 0.01 of a step, as in `SGDClassifier`, so that an array makes another model than the same numbers in a CSR matrix.
     max_iter : int, default={max_iter}
         Epochs (passes over the data) at most.
     tol : float or None, default=1e-3

@@ -1,7 +1,8 @@
 //! The intercept, which every sample reads and moves, without making every sample wait for the one before.
 //!
-//! Were it a parameter like others, every plan would be a chain. So it lags: samples are cut into blocks of [`BLOCK`] in
-//! planned order, and a sample of block m is learnt from with the intercept after all samples of the blocks up to m - 2. What
+//! Were it a parameter like others, every plan would be a chain. So it lags: samples are cut into blocks in planned order, as
+//! long as their number says ([`block_of`]), and a sample of block m is learnt from with the intercept after all samples of the
+//! blocks up to m - 2. What
 //! each sample moves it by is stored at the sample's place and added up in planned order, so the intercept is the same in
 //! every scheme and with any number of threads, and only a thread that is two blocks behind makes others wait.
 
@@ -12,17 +13,23 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, Ordering::*};
 use std::time::Duration;
 
-/// Samples of a block. Blocks of the size of a few chunks of work keep threads from waiting; much larger ones would have
-/// the intercept of small data learnt late.
-pub(crate) const BLOCK: u64 = Native::BLOCK;
+/// Samples of a block, at most, and where nobody knows how many there will be: a few chunks of work, so that threads hardly ever
+/// wait for one another.
+pub(crate) const BLOCK: u64 = 64;
+
+/// Samples of a block of an epoch over so many. It depends on nothing else, so every scheme and any number of threads see the same
+/// intercept. A few thousand samples are cut into so many blocks that two of them are little of the epoch: longer ones would have
+/// the intercept of small data learnt late. A power of two, by which places are divided at each sample.
+pub(crate) fn block_of(samples: usize) -> u64 {
+    const BLOCKS: usize = 64;
+    1 << (samples / BLOCKS).clamp(1, BLOCK as usize).ilog2()
+}
 
 /// What the threads share is made of: the machine's memory, or the model checker's.
 pub(crate) trait Memory {
     type Word: Atomic<u64>;
     type Count: Atomic<u32>;
     type Gate: Gate;
-    /// Samples of a block.
-    const BLOCK: u64;
     /// Blocks that are remembered. A block is begun only when the one two before is summed, and its sum is needed until the block
     /// two after is done: four cover all that can be in use.
     const RING: u64 = 4;
@@ -55,7 +62,6 @@ impl Memory for Native {
     type Word = AtomicU64;
     type Count = AtomicU32;
     type Gate = Mutex<()>;
-    const BLOCK: u64 = 64;
 }
 
 /// That of atomics and locks which are called as the standard library's are.
@@ -120,6 +126,8 @@ pub(crate) type Intercept = Ring<Native>;
 #[derive(Debug)]
 pub(crate) struct Ring<M: Memory> {
     start: f64,
+    /// Samples of a block: a power of two.
+    block: u64,
     moves: Vec<M::Word>,
     done: Vec<M::Count>,
     sums: Vec<M::Word>,
@@ -144,7 +152,7 @@ impl Intercept {
                 transaction: place + 1,
                 what: "the intercept after block",
                 number: block,
-                expected: BLOCK as u32,
+                expected: self.block as u32,
                 observed,
             })
         })?;
@@ -153,10 +161,13 @@ impl Intercept {
 }
 
 impl<M: Memory> Ring<M> {
-    pub(crate) fn new(start: f64) -> Ring<M> {
+    /// Beginning with this value, in blocks of so many samples.
+    pub(crate) fn new(start: f64, block: u64) -> Ring<M> {
+        assert!(block.is_power_of_two(), "blocks of {block} samples");
         Ring {
             start,
-            moves: (0..M::RING * M::BLOCK).map(|_| M::Word::new(0)).collect(),
+            block,
+            moves: (0..M::RING * block).map(|_| M::Word::new(0)).collect(),
             done: (0..M::RING).map(|_| M::Count::new(0)).collect(),
             sums: (0..M::RING).map(|_| M::Word::new(0)).collect(),
             summed: M::Word::new(0),
@@ -172,7 +183,7 @@ impl<M: Memory> Ring<M> {
         lag: &mut Lag,
         mut wait: impl FnMut(u64, u32) -> Result<(), E>,
     ) -> Result<f64, E> {
-        let block = place / M::BLOCK;
+        let block = self.block_at(place);
         if lag.block == block {
             return Ok(lag.value);
         }
@@ -194,6 +205,18 @@ impl<M: Memory> Ring<M> {
         Ok(value)
     }
 
+    #[inline]
+    fn block_at(&self, place: u64) -> u64 {
+        place >> self.block.trailing_zeros()
+    }
+
+    /// Where the move of the sample at this place lies.
+    #[inline]
+    fn at_place(&self, place: u64) -> usize {
+        // The ring has a power of two of blocks.
+        (place & (M::RING * self.block - 1)) as usize
+    }
+
     fn slot(block: u64) -> usize {
         (block % M::RING) as usize
     }
@@ -201,8 +224,8 @@ impl<M: Memory> Ring<M> {
     /// Notes by how much the sample at this place moves the intercept that the thread had for it.
     #[inline]
     pub(crate) fn record(&self, place: u64, by: f64, lag: &mut Lag) {
-        debug_assert_eq!(lag.block, place / M::BLOCK);
-        self.moves[(place % (M::RING * M::BLOCK)) as usize].store(by.to_bits(), Relaxed);
+        debug_assert_eq!(lag.block, self.block_at(place));
+        self.moves[self.at_place(place)].store(by.to_bits(), Relaxed);
         lag.done += 1;
     }
 
@@ -221,8 +244,8 @@ impl<M: Memory> Ring<M> {
         self.summing.alone(|| {
             let mut block = self.summed.load(Relaxed);
             let mut value = self.after(block);
-            while self.done[Self::slot(block)].load(Acquire) == M::BLOCK as u32 {
-                value = (0..M::BLOCK).fold(value, |value, at| value - self.moved(block * M::BLOCK + at));
+            while self.done[Self::slot(block)].load(Acquire) == self.block as u32 {
+                value = (0..self.block).fold(value, |value, at| value - self.moved(block * self.block + at));
                 self.sums[Self::slot(block)].store(value.to_bits(), Relaxed);
                 self.done[Self::slot(block)].store(0, Relaxed);
                 block += 1;
@@ -240,19 +263,19 @@ impl<M: Memory> Ring<M> {
     }
 
     fn moved(&self, place: u64) -> f64 {
-        f64::from_bits(self.moves[(place % (M::RING * M::BLOCK)) as usize].load(Relaxed))
+        f64::from_bits(self.moves[self.at_place(place)].load(Relaxed))
     }
 
     /// The intercept after all `samples` samples, where no thread is at work.
     pub(crate) fn settled(&self, samples: u64) -> f64 {
         let blocks = self.summed.load(Relaxed);
-        (blocks * M::BLOCK..samples).fold(self.after(blocks), |value, place| value - self.moved(place))
+        (blocks * self.block..samples).fold(self.after(blocks), |value, place| value - self.moved(place))
     }
 
     /// As [`Intercept::settled`]; the next sample is number 0 again.
     pub(crate) fn finish(&mut self, samples: u64) -> f64 {
         let end = self.settled(samples);
-        *self = Ring::new(end);
+        *self = Ring::new(end, self.block);
         end
     }
 }

@@ -37,6 +37,8 @@ mod transaction;
 mod wanted;
 
 pub use options::{Mode, Options, Schedule, Scheme, Stop, UnknownScheme};
+#[cfg(test)]
+pub(crate) use intercept::block_of;
 pub use pool::WorkerReport;
 pub use stream::{Stream, StreamBatch};
 pub use train::{After, train};

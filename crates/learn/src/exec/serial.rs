@@ -2,7 +2,7 @@
 //! held to. Specification: `specs/cop.md` 6.1. It shares no code with them but the task.
 
 use super::TrainError;
-use super::intercept::BLOCK;
+use super::intercept::block_of;
 use super::options::{Epoch, Mode, Options, SMALLEST, Steps, Stop};
 use super::prefetch::prefetch;
 use super::run::{SAMPLES_AHEAD, far, room};
@@ -24,7 +24,10 @@ pub(crate) struct Serial<'a, T, V> {
     scale: f64,
     mode: Mode,
     stop: Stop,
-    lag: VecDeque<Vec<f64>>,
+    /// What the samples of the last two blocks move the intercept by.
+    lag: VecDeque<f64>,
+    /// Samples of a block.
+    block: usize,
     sets: Sets,
     read: Vec<f64>,
     write: Vec<f64>,
@@ -56,6 +59,7 @@ impl<'a, T: Task, V: Value> Serial<'a, T, V> {
             mode: options.mode,
             stop: options.stop.clone(),
             lag: VecDeque::new(),
+            block: block_of(rows.labels.len()) as usize,
             sets: Sets::default(),
             read: Vec::new(),
             write: Vec::new(),
@@ -112,7 +116,7 @@ impl<'a, T: Task, V: Value> Serial<'a, T, V> {
 
     /// Adds what lags behind to the intercept.
     pub(crate) fn finish(&mut self) {
-        for by in self.lag.drain(..).flatten() {
+        for by in self.lag.drain(..) {
             self.intercept -= by;
         }
     }
@@ -122,12 +126,9 @@ impl<'a, T: Task, V: Value> Serial<'a, T, V> {
         let sample = self.rows.sample(row);
         let size = self.steps.size(epoch, position as u32);
         if self.task.intercept() {
-            if self.lag.back().is_none_or(|block| block.len() == BLOCK as usize) {
-                self.lag.push_back(Vec::with_capacity(BLOCK as usize));
-            }
-            // This block, and the one before it, are not in the intercept yet.
-            if self.lag.len() > 2 {
-                for by in self.lag.pop_front().into_iter().flatten() {
+            // Where a block begins: of what came before, only the block right before it is not in the intercept yet.
+            if self.lag.len() == 2 * self.block {
+                for by in self.lag.drain(..self.block) {
                     self.intercept -= by;
                 }
             }
@@ -158,8 +159,8 @@ impl<'a, T: Task, V: Value> Serial<'a, T, V> {
             self.values[parameter as usize * width..][..width].copy_from_slice(new);
         }
         self.scale = after;
-        if let Some(block) = self.lag.back_mut() {
-            block.push(size * derivative);
+        if self.task.intercept() {
+            self.lag.push_back(size * derivative);
         }
     }
 }

@@ -3,7 +3,7 @@
 
 use super::cells::{Bare, Cells, Counted, Heads, Wide};
 use super::cop::Cop;
-use super::intercept::Intercept;
+use super::intercept::{BLOCK, Intercept};
 use super::options::{Options, Steps};
 use super::ordered::Ordered;
 use super::pool::{Pool, Stopped, WorkerReport};
@@ -86,7 +86,7 @@ impl Stream {
             lanes,
             parameters: wanted,
             intercept,
-            lagging: task.intercept().then(|| Intercept::new(intercept)),
+            lagging: task.intercept().then(|| Intercept::new(intercept, BLOCK)),
             steps: Steps::endless(&options),
             options,
             place: 0,

@@ -1,6 +1,6 @@
 //! Every scheme against the serial one.
 
-use super::intercept::BLOCK;
+use super::intercept::block_of;
 use super::options::Steps;
 use super::*;
 use crate::data::Values;
@@ -477,7 +477,7 @@ fn check_replay_by_place(task: &Linear, data: &Dataset<'_>, threads: usize) {
     let options = Options { record: true, chunk: 2, epochs: 3, ..options(Scheme::Occ, threads) };
     let (model, report) = run(task, data, None, &options);
     let steps = Steps::new(&options, data.len() as u32);
-    let mut again = begin(task, data);
+    let (mut again, block) = (begin(task, data), block_of(data.len()) as usize);
     crate::with_rows!(data, rows => for (epoch, order) in report.commits.into_iter().enumerate() {
         let epoch = steps.epoch(epoch as u32);
         let mut moves = vec![None; data.len()];
@@ -487,7 +487,7 @@ fn check_replay_by_place(task: &Linear, data: &Dataset<'_>, threads: usize) {
         };
         for row in order {
             let row = row as usize;
-            let seen = (row / BLOCK as usize).saturating_sub(1) * BLOCK as usize;
+            let seen = (row / block).saturating_sub(1) * block;
             let (sample, size) = (rows.sample(row), steps.size(&epoch, row as u32));
             let read: Vec<f64> = sample.features.iter().map(|&u| again.parameters[u as usize]).collect();
             let mut write = vec![0.0; read.len()];

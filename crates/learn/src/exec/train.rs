@@ -5,7 +5,7 @@ use super::cop::Cop;
 use super::cycle::{self, Cycle};
 use super::first::FirstEpoch;
 use super::hogwild::Hogwild;
-use super::intercept::Intercept;
+use super::intercept::{Intercept, block_of};
 use super::locking::{self, Locking};
 use super::occ::{self, Occ};
 use super::options::{Mode, Options, SMALLEST, Scheme, Steps};
@@ -272,7 +272,8 @@ impl<T: Task, V: Value, E: Executor<T, V>, C: Cells> Engine<T, V> for Over<'_, E
 impl<T: Task, V: Value> Training<'_, '_, T, V> {
     fn run(mut self, plan: Option<&Plan>, model: &mut Model) -> Result<Report, TrainError> {
         let order = plan.and_then(Plan::order);
-        let lagging = self.task.intercept().then(|| Intercept::new(model.intercept));
+        let lagging =
+            self.task.intercept().then(|| Intercept::new(model.intercept, block_of(self.data.len())));
         let mut state = State { parameters: Vec::new(), intercept: model.intercept, lagging };
         let values = &model.parameters;
         let width = self.task.width();

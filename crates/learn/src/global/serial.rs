@@ -11,7 +11,8 @@ use crate::plan::sets_of;
 use crate::task::{Rule, Sets, Step, Task};
 use crate::with_rows;
 
-/// Samples of a block of the intercept, which lags by two blocks as in every execution.
+/// Samples of a block of the intercept, which lags by two blocks as in every execution; as many as in an epoch of many samples, for
+/// nobody knows how many there will be.
 const BLOCK: usize = 64;
 
 /// Why a log cannot be learnt from.
@@ -109,6 +110,8 @@ pub(crate) struct Serial {
     pub(crate) seen: u64,
     /// What the last two blocks of samples move the intercept by.
     lag: VecDeque<Vec<f64>>,
+    /// Samples of a block.
+    block: usize,
     sets: Sets,
     read: Vec<f64>,
     write: Vec<f64>,
@@ -117,7 +120,7 @@ pub(crate) struct Serial {
 impl Serial {
     pub(crate) fn new(model: Model, seen: u64) -> Serial {
         let (sets, read, write) = (Sets::default(), Vec::new(), Vec::new());
-        Serial { model, seen, lag: VecDeque::new(), sets, read, write }
+        Serial { model, seen, lag: VecDeque::new(), block: BLOCK, sets, read, write }
     }
 
     /// Learns from samples; `weights` of each of their reads, or none.
@@ -171,11 +174,11 @@ impl Serial {
     /// Remembers what a sample moves the intercept by. The move counts from the block after the next one on.
     fn moved(&mut self, by: f64) {
         match self.lag.back_mut() {
-            Some(block) if block.len() < BLOCK => block.push(by),
+            Some(block) if block.len() < self.block => block.push(by),
             _ => self.lag.push_back(vec![by]),
         }
         // The next sample begins a block: it sees all blocks but the one just completed.
-        if self.lag.back().is_some_and(|block| block.len() == BLOCK) && self.lag.len() == 2 {
+        if self.lag.back().is_some_and(|block| block.len() == self.block) && self.lag.len() == 2 {
             for by in self.lag.pop_front().into_iter().flatten() {
                 self.model.intercept -= by;
             }
@@ -203,7 +206,7 @@ fn size(schedule: Schedule, seen: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::exec::{Options, Scheme, train};
+    use crate::exec::{Options, Scheme, block_of, train};
     use crate::plan::mixed::{self, Mixed};
     use std::ops::ControlFlow;
 
@@ -231,7 +234,7 @@ mod tests {
     #[test]
     fn it_learns_what_the_serial_scheme_learns() {
         let rows: Vec<_> =
-            (0..500_u32).map(|row| vec![(row % 8, 1.0), ((row + 1 + row / 3 % 6) % 8, 2.0)]).collect();
+            (0..4_500_u32).map(|row| vec![(row % 8, 1.0), ((row + 1 + row / 3 % 6) % 8, 2.0)]).collect();
         let rows: Vec<Vec<_>> = rows
             .into_iter()
             .map(|mut row| {
@@ -240,13 +243,14 @@ mod tests {
             })
             .collect();
         let data = mixed::data(&rows);
-        for samples in [0, 1, 63, 64, 65, 127, 128, 129, 191, 192, 193, 500] {
+        for samples in [0, 1, 63, 64, 65, 127, 128, 129, 191, 192, 193, 500, 4_225] {
             let data = data.slice(0..samples);
             let schedule = Schedule::InverseScaling { initial: 0.3, power: 0.5 };
             let mut model = Model::zeros(&Moved, mixed::WIDTH);
             let options = Options { scheme: Scheme::Serial, epochs: 1, schedule, ..Options::default() };
             train(&Moved, &data, None, &mut model, &options, &mut |_| ControlFlow::Continue(())).unwrap();
             let mut serial = Serial::new(Model::zeros(&Moved, mixed::WIDTH), 0);
+            serial.block = block_of(samples) as usize;
             // In pieces, as batches come.
             for start in (0..samples).step_by(50) {
                 serial.learn(&Moved, schedule, &data.slice(start..samples.min(start + 50)), &[]);
