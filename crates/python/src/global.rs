@@ -1,6 +1,7 @@
 //! Collectors and the centre of global learning, for hosts written in Python.
 
 use crate::data::{Rows, refused};
+use crate::interrupt::interruptible;
 use crate::train::{Settings, important, slice};
 use isochrone_core::{Instant, Span};
 use isochrone_learn::global::{
@@ -8,7 +9,7 @@ use isochrone_learn::global::{
     Next, OrderLog, Place, Record, ReplayError, serial,
 };
 use isochrone_learn::tasks::{Against, Class};
-use isochrone_learn::{Model, with_rows};
+use isochrone_learn::{Model, Stop, with_rows};
 use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1};
 use pyo3::exceptions::{PyOSError, PyRuntimeError};
 use pyo3::prelude::*;
@@ -224,15 +225,17 @@ pub(crate) fn replay<'py>(
     classes: Option<Vec<Labelled>>,
 ) -> PyResult<Learnt<'py>> {
     let (tasks, schedule) = (tasks(&settings, classes)?, settings.options()?.schedule);
-    let models = py.detach(|| -> PyResult<Vec<Model>> {
-        let mut files = Files::open(&folder).map_err(|error| failed_in(&folder, error.into()))?;
+    let stop = Stop::default();
+    let models = interruptible(py, &stop, || {
+        let files = Files::open(&folder).map_err(|error| failed_in(&folder, error.into()))?;
+        let mut files = files.until(stop.clone());
         let model = |task| {
             serial(&mut files, task, features, schedule).map_err(|error| match error {
                 ReplayError::Log(error) => failed_in(&folder, error.into()),
                 error => PyRuntimeError::new_err(error.to_string()),
             })
         };
-        tasks.iter().map(model).collect()
+        tasks.iter().map(model).collect::<PyResult<Vec<Model>>>()
     })?;
     Ok(learnt(py, models))
 }
@@ -246,9 +249,11 @@ pub(crate) fn order(
     features: u32,
 ) -> PyResult<Vec<(u32, u64, u64, usize)>> {
     let task = settings.against(None)?;
-    py.detach(|| {
+    let stop = Stop::default();
+    interruptible(py, &stop, || {
         let mut found = Vec::new();
-        let mut files = Files::open(&folder).map_err(|error| failed_in(&folder, error.into()))?;
+        let files = Files::open(&folder).map_err(|error| failed_in(&folder, error.into()))?;
+        let mut files = files.until(stop.clone());
         let each = |record: Record, _: Place| {
             if let Record::Batch(bytes) = record {
                 let batch = Batch::decode(&bytes, &task, features)?.0;

@@ -1,9 +1,10 @@
 //! Plans, as Python holds them.
 
 use crate::data::{Rows, of_system, refused, room, unplanned};
+use crate::interrupt::{abandonable, interruptible};
 use isochrone_learn::plan::{Annotations, PlanFileError, Statistics};
 use isochrone_learn::tasks::{Linear, Loss};
-use isochrone_learn::{Dataset, Plan};
+use isochrone_learn::{Dataset, Plan, Stop};
 use numpy::IntoPyArray;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
@@ -46,11 +47,12 @@ impl PyPlan {
     #[staticmethod]
     fn of(py: Python<'_>, rows: Rows<'_>, threads: usize) -> PyResult<PyPlan> {
         let parts = rows.parts()?;
-        let plan = py.detach(move || -> PyResult<Plan> {
+        let stop = Stop::default();
+        let plan = interruptible(py, &stop, || {
             let threads = at_least_one(threads);
             let data = parts.unlabelled(threads, true)?;
             // Whatever the loss: they all touch the features of a sample.
-            Plan::in_blocks(&Linear::new(Loss::Hinge), &data, threads).map_err(unplanned)
+            Plan::in_blocks_until(&Linear::new(Loss::Hinge), &data, threads, &stop).map_err(unplanned)
         })?;
         Ok(PyPlan::made(plan))
     }
@@ -70,12 +72,13 @@ impl PyPlan {
 
     #[staticmethod]
     fn load(py: Python<'_>, path: PathBuf) -> PyResult<PyPlan> {
-        py.detach(move || {
+        // From a pipe it may never come.
+        abandonable(py, move || {
             Plan::load(&path).map(PyPlan::foreign).map_err(|error| match error {
                 error @ PlanFileError::Io { .. } => raised(error),
                 error => refused(format!("{}: {error}", path.display())),
             })
-        })
+        })?
     }
 
     fn to_bytes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
@@ -101,9 +104,10 @@ impl PyPlan {
     ) -> PyResult<Bound<'py, PyDict>> {
         let parts = rows.parts()?;
         let threads = at_least_one(threads);
-        let statistics = py.detach(move || -> PyResult<Statistics> {
+        let stop = Stop::default();
+        let statistics = interruptible(py, &stop, || {
             let data = parts.unlabelled(threads, true)?;
-            Statistics::of(self.of_samples(&data)?, &data).map_err(unplanned)
+            Statistics::until(self.of_samples(&data)?, &data, &stop).map_err(unplanned)
         })?;
         let advice = statistics.recommend(threads);
         let found = PyDict::new(py);

@@ -1,7 +1,7 @@
 //! Samples from files and from the generator, handed over as arrays.
 
 use crate::data::{of_system, refused};
-use crate::interrupt::abandonable;
+use crate::interrupt::{abandonable, interruptible};
 use crate::plan::{PyPlan, at_least_one};
 use isochrone_learn::generate::{Generator, Recipe};
 use isochrone_learn::read::{Base, Format, Options, ReadError, Reader};
@@ -147,9 +147,10 @@ pub(crate) fn generate<'py>(
             "so many samples and features want {wanted:.1} GiB of memory, which is not there: give a larger scale, or fewer samples"
         )));
     }
-    let (data, exponent) = py.detach(|| {
+    let stop = Stop::default();
+    let (data, exponent) = interruptible(py, &stop, || {
         let generator = Generator::new(recipe).map_err(refused)?;
-        Ok::<_, PyErr>((generator.all(at_least_one(threads)), generator.exponent()))
+        Ok((generator.until(at_least_one(threads), &stop), generator.exponent()))
     })?;
     Ok((handed(py, data), exponent))
 }

@@ -15,8 +15,9 @@ use super::transaction::{Awaited, Sound, Waiting, transact};
 use super::*;
 use crate::Step;
 use crate::data::{Sample, Values};
+use crate::generate::{Generator, Recipe};
 use crate::plan::mixed::{self, BOTH, Mixed, READ, WRITE};
-use crate::plan::{Annotations, ReadOp, WriteOp};
+use crate::plan::{Annotations, PlanError, ReadOp, Statistics, WriteOp};
 use crate::tasks::{Factorisation, Linear, Loss};
 use proptest::prelude::*;
 use std::num::NonZeroUsize;
@@ -522,6 +523,20 @@ fn a_run_ends_when_asked() {
             "{scheme}: {computed} samples on {threads} threads"
         );
     }
+}
+
+/// So does what comes before, as soon as it is looked at.
+#[test]
+fn planning_and_making_samples_end_when_asked() {
+    let (data, task, stop) = (samples(3_000, 12, 6, 32), Linear::published_svm(1.0), Stop::default());
+    let plan = Plan::in_blocks_until(&task, &data, NonZeroUsize::MIN, &stop).unwrap();
+    let generator = Generator::new(Recipe::hotspot(1_000).scaled(100)).unwrap();
+    assert_eq!(generator.until(NonZeroUsize::MIN, &stop).len(), 10_000);
+    stop.ask();
+    let again = Plan::in_blocks_until(&task, &data, NonZeroUsize::MIN, &stop);
+    assert_eq!(again, Err(PlanError::Interrupted));
+    assert_eq!(Statistics::until(&plan, &data, &stop), Err(PlanError::Interrupted));
+    assert!(generator.until(NonZeroUsize::MIN, &stop).is_empty());
 }
 
 /// What does not fit is refused with what would be right.

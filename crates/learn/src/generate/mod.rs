@@ -9,6 +9,7 @@
 mod zipf;
 
 use crate::data::{Dataset, Values};
+use crate::exec::Stop;
 use crate::shares::each_share;
 use crate::with_rows;
 use isochrone_core::Random;
@@ -283,12 +284,21 @@ impl Generator {
 
     /// All samples, made by so many threads.
     pub fn all(&self, threads: NonZeroUsize) -> Dataset<'static> {
+        self.until(threads, &Stop::default())
+    }
+
+    /// The same, until somebody asks for the end: some of the samples then.
+    pub fn until(&self, threads: NonZeroUsize, stop: &Stop) -> Dataset<'static> {
         let blocks: Vec<u32> = (0..self.blocks()).collect();
         let share = blocks.len().div_ceil(threads.get()).max(1);
         let made = each_share(blocks.chunks(share), |mine| {
-            mine.iter().map(|&block| self.block(block)).collect::<Vec<_>>()
+            let wanted = mine.iter().take_while(|_| !stop.is_asked());
+            wanted.map(|&block| self.block(block)).collect::<Vec<_>>()
         });
-        let made: Vec<Dataset<'static>> = made.into_iter().flatten().collect();
+        let mut made: Vec<Dataset<'static>> = made.into_iter().flatten().collect();
+        if stop.is_asked() {
+            made.truncate(1);
+        }
         Dataset::concatenated(&made, self.recipe.features)
     }
 

@@ -1,6 +1,7 @@
 //! Where the centre keeps what must outlive it: a folder, or for tests and emulation, memory that forgets what was not
 //! synchronised when its machine stops, and only then.
 
+use crate::exec::Stop;
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -53,6 +54,7 @@ pub trait Storage {
 pub struct Files {
     folder: PathBuf,
     open: BTreeMap<String, File>,
+    stop: Stop,
     /// Held for as long as this lives: a centre's folder has one writer.
     _lock: File,
 }
@@ -75,7 +77,12 @@ impl Files {
             }
             fs::TryLockError::Error(error) => error,
         })?;
-        Ok(Files { folder: folder.to_path_buf(), open: BTreeMap::new(), _lock: lock })
+        Ok(Files { folder: folder.to_path_buf(), open: BTreeMap::new(), stop: Stop::default(), _lock: lock })
+    }
+
+    /// The same, of which nothing is read once somebody has asked for the end.
+    pub fn until(self, stop: Stop) -> Files {
+        Files { stop, ..self }
     }
 
     fn file(&mut self, name: &str) -> io::Result<&mut File> {
@@ -105,6 +112,9 @@ impl Storage for Files {
     }
 
     fn read(&mut self, name: &str, offset: u64, bytes: &mut [u8]) -> io::Result<()> {
+        if self.stop.is_asked() {
+            return Err(io::Error::other("it was interrupted"));
+        }
         let file = self.file(name)?;
         file.seek(SeekFrom::Start(offset))?;
         file.read_exact(bytes)

@@ -4,6 +4,7 @@ use std::num::NonZeroUsize;
 use std::ops::Range;
 
 use crate::data::Dataset;
+use crate::exec::Stop;
 use crate::memory::{NoRoom, zeros};
 use crate::plan::batch::BatchPlanner;
 use crate::plan::stitch::Stitcher;
@@ -22,6 +23,19 @@ impl Plan {
         task: &T,
         data: &Dataset<'_>,
         threads: NonZeroUsize,
+    ) -> Result<Plan, PlanError> {
+        Plan::in_blocks_until(task, data, threads, &Stop::default())
+    }
+
+    /// The same, until somebody asks for its end: that is [`PlanError::Interrupted`] then.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn in_blocks_until<T: Task>(
+        task: &T,
+        data: &Dataset<'_>,
+        threads: NonZeroUsize,
+        stop: &Stop,
     ) -> Result<Plan, PlanError> {
         // A block must be worth its thread and its scratch memory.
         let blocks = threads.get().min(data.entries() / BLOCK_MIN).max(1);
@@ -42,13 +56,20 @@ impl Plan {
         };
         NoRoom::check("planning", scratch + annotations, blocks)?;
         data.fingerprint_by(threads);
-        Ok(Plan::in_exactly(task, data, blocks)?)
+        let plan = Plan::in_exactly(task, data, blocks, stop)?;
+        if stop.is_asked() { Err(PlanError::Interrupted) } else { Ok(plan) }
     }
 
-    fn in_exactly<T: Task>(task: &T, data: &Dataset<'_>, blocks: usize) -> Result<Plan, BatchTooLong> {
+    /// A part of the plan only where somebody has asked for the end.
+    fn in_exactly<T: Task>(
+        task: &T,
+        data: &Dataset<'_>,
+        blocks: usize,
+        stop: &Stop,
+    ) -> Result<Plan, BatchTooLong> {
         let blocks = cut(data, blocks);
         match task.rule() {
-            Rule::Features => Ok(compact(data, &blocks)),
+            Rule::Features => Ok(compact(data, &blocks, stop)),
             Rule::Own(_) => general(task, data, &blocks),
         }
     }
@@ -75,7 +96,7 @@ struct Touched {
     last: Vec<u32>,
 }
 
-fn compact(data: &Dataset<'_>, blocks: &[Range<usize>]) -> Plan {
+fn compact(data: &Dataset<'_>, blocks: &[Range<usize>], stop: &Stop) -> Plan {
     let mut versions: Vec<u32> = zeros(data.entries());
     let mut rest = &mut versions[..];
     let parts = blocks.iter().enumerate().map(|(block, rows)| {
@@ -84,7 +105,7 @@ fn compact(data: &Dataset<'_>, blocks: &[Range<usize>]) -> Plan {
         rest = others;
         (rows.clone(), own, block > 0)
     });
-    let touched = each_share(parts, |(rows, own, stitched)| plan_block(data, rows, own, stitched));
+    let touched = each_share(parts, |(rows, own, stitched)| plan_block(data, rows, own, stitched, stop));
     let mut touched = touched.into_iter();
     if let Some(Touched { last: mut carried, .. }) = touched.next() {
         for block in touched {
@@ -99,11 +120,17 @@ fn compact(data: &Dataset<'_>, blocks: &[Range<usize>]) -> Plan {
 
 /// Numbers of transactions are those of the whole plan, so only first touches are left to be stitched. The first block
 /// needs none (`stitched`): what was there before it is version 0.
-fn plan_block(data: &Dataset<'_>, rows: Range<usize>, versions: &mut [u32], stitched: bool) -> Touched {
+fn plan_block(
+    data: &Dataset<'_>,
+    rows: Range<usize>,
+    versions: &mut [u32],
+    stitched: bool,
+    stop: &Stop,
+) -> Touched {
     let mut last: Vec<u32> = zeros(data.width() as usize);
     let mut first = Vec::new();
     let from = data.offsets()[rows.start] as usize;
-    for row in rows {
+    for row in rows.take_while(|_| !stop.is_asked()) {
         let transaction = row as u32 + 1;
         replace_all(&mut last, transaction, data.range(row), data.features(), |entry, version| {
             versions[entry - from] = version;
@@ -153,9 +180,10 @@ mod tests {
         #[test]
         fn blocks_in_parallel_are_one_plan(rows in mixed::rows(), blocks in 1..9_usize) {
             let data = mixed::data(&rows);
-            prop_assert_eq!(Plan::in_exactly(&Mixed(Rule::Features), &data, blocks).unwrap(), Plan::compact(&data));
+            let (stop, features) = (Stop::default(), Mixed(Rule::Features));
+            prop_assert_eq!(Plan::in_exactly(&features, &data, blocks, &stop).unwrap(), Plan::compact(&data));
             let own = Mixed(Rule::Own(7));
-            prop_assert_eq!(Plan::in_exactly(&own, &data, blocks).unwrap(), Plan::general(&own, &data));
+            prop_assert_eq!(Plan::in_exactly(&own, &data, blocks, &stop).unwrap(), Plan::general(&own, &data));
         }
     }
 

@@ -338,6 +338,9 @@ pub enum PlanError {
     /// The plan is of other samples.
     #[error(transparent)]
     Mismatch(#[from] PlanMismatch),
+    /// Somebody has asked for the end.
+    #[error("it was interrupted")]
+    Interrupted,
 }
 
 /// Why a plan does not fit.

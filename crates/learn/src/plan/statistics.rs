@@ -5,6 +5,7 @@ use std::fmt;
 use std::num::NonZeroUsize;
 
 use crate::data::Dataset;
+use crate::exec::Stop;
 use crate::plan::{Annotations, Plan, PlanError, TooWide};
 use crate::task::Rule;
 
@@ -52,21 +53,32 @@ impl Statistics {
     /// # Errors
     /// If the plan is of other samples, or there is no memory for so many parameters.
     pub fn of(plan: &Plan, data: &Dataset<'_>) -> Result<Statistics, PlanError> {
+        Statistics::until(plan, data, &Stop::default())
+    }
+
+    /// The same, until somebody asks for its end: that is [`PlanError::Interrupted`] then.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn until(plan: &Plan, data: &Dataset<'_>, stop: &Stop) -> Result<Statistics, PlanError> {
         plan.check_data(data)?;
         // Those of `Chains` and of its links, and what `degrees` has beside them.
         let each = if matches!(plan.annotations, Annotations::Compact(_)) { 8 } else { 20 };
         TooWide::check(data.width(), u64::from(plan.parameters) * each)?;
         let mut chains = Chains::new(plan, data);
         match &plan.annotations {
-            Annotations::Compact(versions) => chains.compact(plan, data, versions),
+            Annotations::Compact(versions) => chains.compact(plan, data, versions, stop),
             Annotations::General { reads_at, reads, writes_at, writes } => {
-                for transaction in 1..=plan.transactions {
+                for transaction in (1..=plan.transactions).take_while(|_| !stop.is_asked()) {
                     let at = transaction as usize - 1;
                     let reads = &reads[reads_at[at] as usize..reads_at[at + 1] as usize];
                     let writes = &writes[writes_at[at] as usize..writes_at[at + 1] as usize];
                     chains.general(transaction, reads, writes);
                 }
             }
+        }
+        if stop.is_asked() {
+            return Err(PlanError::Interrupted);
         }
         let operations = match &plan.annotations {
             Annotations::Compact(versions) => 2 * versions.len() as u64,
@@ -294,8 +306,8 @@ impl Chains {
         Chains { level: vec![0; transactions], waits: vec![(0, 0); transactions], touches, reader }
     }
 
-    fn compact(&mut self, plan: &Plan, data: &Dataset<'_>, versions: &[u32]) {
-        for transaction in 1..=plan.transactions {
+    fn compact(&mut self, plan: &Plan, data: &Dataset<'_>, versions: &[u32], stop: &Stop) {
+        for transaction in (1..=plan.transactions).take_while(|_| !stop.is_asked()) {
             let at = transaction as usize - 1;
             let row = plan.order.as_ref().map_or(at, |order| order[at] as usize);
             let entries = data.range(row);
