@@ -290,8 +290,12 @@ def test_batches_want_the_number_of_features(samples, tmp_path):
     parquet.write_table(table_of(*samples), path)
     absent = tmp_path / "absent.parquet"
     for read in (lambda: load_parquet(absent, **COLUMNS), lambda: next(iter_parquet(absent, **COLUMNS, n_features=400))):
-        with pytest.raises(FileNotFoundError, match="absent.parquet"):
+        with pytest.raises(FileNotFoundError, match=r"No such file or directory: .*absent.parquet"):
             read()
+        absent.write_bytes(b"a table of another kind")
+        with pytest.raises(ValueError, match="absent.parquet: Parquet magic bytes not found"):
+            read()
+        absent.unlink()
     for wrong, told in [(-1, "n_features is -1: give 0 or more"), (2.5, "n_features is 2.5: give a whole number from 0 on")]:
         with pytest.raises(ValueError, match=told):
             load_parquet(path, **COLUMNS, n_features=wrong)

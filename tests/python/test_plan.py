@@ -106,8 +106,8 @@ def test_it_speaks(samples):
     assert "one thread" in plan(np.ones((100, 3))).describe()
 
 
-def test_it_draws(samples, tmp_path):
-    pytest.importorskip("matplotlib")
+def test_it_draws(samples, tmp_path, monkeypatch):
+    pyplot = pytest.importorskip("matplotlib.pyplot")
     figure = plan(samples[0]).plot()
     left, right = figure.axes
     assert left.get_xlabel() == "depth in the plan" and right.get_ylabel() == "speed-up at most"
@@ -126,5 +126,11 @@ def test_it_draws(samples, tmp_path):
         assert (edges[0], edges[-1]) == (0.5, planned.depth + 0.5) and len(values) <= 400
         assert values @ np.diff(edges) == pytest.approx(planned.n_samples)
         assert 0.5 < left.get_ylim()[0] < 1 <= values.min() and values.max() < left.get_ylim()[1]
+    # A notebook shows what is open when a cell is over, and what it results in.
+    monkeypatch.setattr(pyplot, "get_backend", lambda: "module://matplotlib_inline.backend_inline")
+    opened = pyplot.get_fignums()
+    assert planned.plot().axes and pyplot.get_fignums() == opened
+    given = pyplot.subplots(1, 2)
+    assert planned.plot(given[1]) is given[0] and pyplot.fignum_exists(given[0].number)
     with pytest.raises(ValueError, match="give two axes"):
         plan(samples[0]).plot(ax=left)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Iterator
@@ -141,7 +142,9 @@ def iter_parquet(
     pyarrow = _pyarrow()
     parquet = pyarrow.parquet
     names = _names(parquet, path, [label, indices, *(name for name in (values, weight) if name is not None)])
-    with parquet.ParquetFile(path) as file:
+    with _named(path):
+        opened = parquet.ParquetFile(path)
+    with opened as file:
         # One stream of them, so that rows are counted from the beginning of the file.
         batches = file.iter_batches(batch_size, columns=names)
         while True:
@@ -165,9 +168,13 @@ def _named(path: str | os.PathLike[str]) -> Iterator[None]:
     """What is wrong with its columns is told with the file's name."""
     try:
         yield
-    except (ValueError, OSError) as wrong:
+    except (ValueError, OSError, NotImplementedError) as wrong:
         # That of Python: pyarrow's own kinds of error are for those who know it.
         kind = next(kind for kind in type(wrong).__mro__ if kind.__module__ == "builtins")
+        if isinstance(wrong, OSError) and wrong.errno:
+            raise kind(wrong.errno, os.strerror(wrong.errno), os.fspath(path)) from None
+        if not os.path.exists(path):
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), os.fspath(path)) from None
         raise kind(f"{os.fspath(path)}: {str(wrong).splitlines()[0]}") from None
 
 
@@ -182,7 +189,8 @@ def _pyarrow() -> Any:
 
 def _names(parquet: Any, path: str | os.PathLike[str], names: list[str]) -> list[str]:
     """The columns, each once, if the file has them."""
-    known = parquet.read_schema(path).names if os.path.isfile(path) else names
+    with _named(path):
+        known = parquet.read_schema(path).names if os.path.isfile(path) else names
     absent = [name for name in names if name not in known]
     if absent:
         raise ValueError(f"{os.fspath(path)} has no column {absent[0]!r}: it has {', '.join(known)}")

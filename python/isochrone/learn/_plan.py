@@ -172,7 +172,8 @@ class Plan:
         Returns
         -------
         figure : matplotlib.figure.Figure
-            Left: samples at each depth of the plan. Right: speed-up that the plan allows, by threads.
+            In a notebook it is shown as the result of its cell, and not once more as an open figure of pyplot's; one that `ax` is of
+            is left to whoever made it. Left: samples at each depth of the plan. Right: speed-up that the plan allows, by threads.
 
         Raises
         ------
@@ -185,7 +186,8 @@ class Plan:
             from matplotlib import pyplot
         except ImportError as missing:
             raise ImportError("a plan is drawn by matplotlib: pip install isochrone[plot]") from missing
-        if ax is None:
+        own = ax is None
+        if own:
             _, ax = pyplot.subplots(1, 2, figsize=(9, 3.2), layout="constrained")
         if np.shape(ax) != (2,) or not all(hasattr(one, "stairs") for one in ax):
             raise ValueError(f"ax is {ax!r}: give two axes, such as pyplot.subplots(1, 2)[1]")
@@ -213,6 +215,9 @@ class Plan:
         right.set(xlabel="threads", ylabel="speed-up at most", title="What the plan allows")
         right.set_xticks(threads, [str(count) for count in threads])
         right.legend(frameon=False)
+        if own and "inline" in pyplot.get_backend():
+            # What is open at the end of a cell is shown, and so is what the cell results in.
+            pyplot.close(left.figure)
         return left.figure
 
     def save(self, path: str | os.PathLike[str]) -> None:

@@ -250,8 +250,14 @@ def make_sparse(
 def _reader(
     path: Any, format: str, n_features: int | None, zero_based: Any, dtype: Any, skip_errors: int, bits: int
 ) -> _native.Reader:
-    if np.dtype(dtype) not in (np.float32, np.float64):
-        raise ValueError(f"dtype is {np.dtype(dtype)}: give float32 or float64")
+    if format not in ("svmlight", "libsvm", "vw"):
+        raise ValueError(f'format is {format!r}: give "svmlight" or "vw"')
+    try:
+        of = np.dtype(dtype)
+    except TypeError:
+        of = None
+    if of not in (np.float32, np.float64):
+        raise ValueError(f"dtype is {dtype if of is None else of}: give float32 or float64")
     if not (zero_based == "auto" or isinstance(zero_based, (bool, np.bool_))):
         raise ValueError(f'zero_based is {zero_based!r}: give True, False or "auto"')
     whole("skip_errors", skip_errors, 0, 2**64 - 1)
@@ -261,7 +267,7 @@ def _reader(
         if format == "vw" and n_features != 2**bits:
             raise ValueError(f'n_features is {n_features}, but under format="vw" there are 2**bits = {2**bits}: leave it out')
     base = None if zero_based == "auto" else bool(zero_based)
-    double = np.dtype(dtype) == np.float64
+    double = of == np.float64
     return _native.Reader(os.fsdecode(path), format, base, n_features, double, skip_errors, bits)
 
 
