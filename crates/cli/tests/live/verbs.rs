@@ -232,6 +232,13 @@ fn domino_is_reproduced_in_north_america() {
     }
 }
 
+/// The data of COP's evaluation, made up in the published shape and planned. How fast it is learnt from is no matter of a test.
+#[test]
+fn cop_is_reproduced_over_data_of_the_published_shape() {
+    let [published, measured] = reproduced("cop", "COP-019")["COP-019"];
+    assert!((measured / published - 1.0).abs() < 0.01, "entries of a sample: {measured} for {published}");
+}
+
 /// The headline of SDPaxos: one round trip at three and at five replicas, one and a half at more.
 #[test]
 fn sdpaxos_is_reproduced_in_round_trips() {
