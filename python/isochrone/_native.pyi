@@ -30,6 +30,11 @@ class Plan:
     def to_bytes(self) -> bytes: ...
     def equals(self, other: Plan) -> bool: ...
 
+@final
+class Moved:
+    def is_finite(self) -> bool: ...
+    def put(self, coef: NDArray[np.float64], before: dict[str, Any], after: dict[str, Any]) -> bool: ...
+
 _Handed = tuple[NDArray[np.uint64], NDArray[np.uint32], NDArray[Any], int, NDArray[np.float64], NDArray[np.float64] | None]
 
 @final
@@ -113,6 +118,18 @@ def train(
     held: tuple[tuple[Any, ...], NDArray[np.float64], NDArray[np.float64] | None] | None,
     after: Callable[[int, int, float, float | None], None] | None,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], dict[str, Any]]: ...
+def train_on(
+    rows: tuple[Any, ...],
+    labels: NDArray[np.float64],
+    importances: NDArray[np.float64] | None,
+    positives: list[float] | None,
+    sides: list[tuple[float, float]] | None,
+    coef: NDArray[np.float64] | None,
+    intercept: NDArray[np.float64],
+    settings: dict[str, Any],
+    plan: Plan | None,
+    after: Callable[[int, int, float, float | None], None] | None,
+) -> tuple[Moved, NDArray[np.float64], dict[str, Any]]: ...
 def factorise(
     rows: tuple[Any, ...],
     labels: NDArray[np.float64],
@@ -122,5 +139,6 @@ def factorise(
     seed: int,
     intercept: float,
     settings: dict[str, Any],
+    held: tuple[tuple[Any, ...], NDArray[np.float64], NDArray[np.float64] | None] | None,
     after: Callable[[int, int, float, float | None], None] | None,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], dict[str, Any]]: ...

@@ -105,7 +105,7 @@ def test_numbers_that_are_none(wrong):
     with pytest.raises(ValueError, match=rf"row 1: the value of feature \d+ is (NaN|inf|-inf), which cannot be learnt"):
         CopRegressor().fit(bad, scores)
     fitted = CopRegressor(max_iter=2, tol=None).fit(X, scores)
-    with pytest.raises(ValueError, match="row 1: the value of feature"):
+    with pytest.raises(ValueError, match="row 1: the value of feature .*, by which nothing can be predicted: fill it in"):
         fitted.predict(bad)
     scores[3] = wrong
     with pytest.raises(ValueError, match="Input y contains"):
@@ -125,6 +125,13 @@ def test_no_samples_no_features_and_features_that_do_not_match():
         model.predict(X[:, :399])
     with pytest.raises(ValueError, match="X has 399 features"):
         model.partial_fit(X[:, :399], scores > 0)
+
+
+def test_more_features_than_have_a_number():
+    X = sparse.csr_matrix((np.ones(2), np.array([5, 39 * 10**9]), np.array([0, 1, 2])), shape=(2, 40 * 10**9))
+    for learn in (CopClassifier().fit, CopRegressor().partial_fit):
+        with pytest.raises(ValueError, match="40000000000 features, more than the 4294967295 that there can be: hash them into fewer"):
+            learn(X, [0, 1])
 
 
 def test_a_feature_twice_in_a_row():
@@ -191,6 +198,7 @@ def test_labels_that_are_strings_of_any_length():
     (dict(shuffle="no"), "shuffle is 'no': give True or False"),
     (dict(packed="yes"), "packed is 'yes': give True or False"),
     (dict(early_stopping="x"), "early_stopping is 'x': give True or False"),
+    (dict(verbose=None), "verbose is None: give 0 for silence, or 1 for a progress bar"),
     (dict(max_iter=2**32), "max_iter is 4294967296: give 4294967295 at most"),
     (dict(n_jobs=0), "n_jobs is 0: give the number of threads, or -1 for all cores"),
     (dict(n_jobs=100_000), "n_jobs is 100000, more than the 1024 threads that there can be: give -1 for all cores"),

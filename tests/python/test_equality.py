@@ -1,9 +1,12 @@
 """The model does not depend on the number of threads, bit for bit."""
 
+import warnings
+
 import numpy as np
 import pytest
 from conftest import sparse_samples
 from scipy import sparse
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import SGDClassifier, SGDRegressor
 
 from isochrone.learn import CopClassifier, CopRegressor, plan
@@ -61,6 +64,33 @@ def test_partial_fit_is_serial(samples):
         for model in models:
             model.partial_fit(X[cut], y[cut], classes=[-1, 1])
     assert all(same(model, models[0]) for model in models)
+
+
+@pytest.mark.parametrize("penalty", [None, "l2", "elasticnet"])
+def test_a_batch_takes_out_of_a_wide_model_what_it_touches(penalty):
+    """With a plan, all of the model is learnt: the same, in one place and for every class."""
+    X, scores = sparse_samples(n=600, d=50_000, per_row=5)
+    y = np.digitize(scores, [-0.5, 0.5])
+    settings = dict(penalty=penalty, alpha=1e-3, n_jobs=2)
+    some, all_ = CopClassifier(**settings), CopClassifier(**settings)
+    for cut in np.array_split(np.arange(600), 4):
+        some.partial_fit(X[cut], y[cut], classes=[0, 1, 2])
+        all_.partial_fit(X[cut], y[cut], classes=[0, 1, 2], plan=plan(X[cut]))
+        assert same(some, all_) and np.count_nonzero(some.coef_) > 0
+    held, before, seen = some.coef_, some.coef_.copy(), some.t_
+    # What goes wrong when all is learnt changes nothing either.
+    with warnings.catch_warnings(), pytest.raises(ConvergenceWarning):
+        warnings.simplefilter("error")
+        some.set_params(verbose=1, learning_rate="constant", eta0=1e6).partial_fit(X, y)
+    assert np.array_equal(held, before) and some.coef_ is held and some.t_ == seen
+    with pytest.raises(ValueError, match="beyond what a float can hold"):
+        some.set_params(verbose=0, eta0=1e300, loss="squared_hinge").partial_fit(X, y)
+    assert np.array_equal(held, before)
+    some.set_params(eta0=0.01).partial_fit(X, y)
+    assert np.shares_memory(some.coef_, held) and not np.array_equal(held, before)
+    some.coef_[2, X.indices[0]] = np.nan
+    with pytest.raises(RuntimeError, match=f"the model's number {100_000 + X.indices[0]} is NaN"):
+        some.partial_fit(X, y)
 
 
 def test_packed_is_for_fit_and_for_plans(samples):

@@ -175,7 +175,7 @@ def test_what_counts_nothing_does_not_stop_it_nor_show_in_its_loss(samples):
 def test_a_batch_of_which_nothing_counts_teaches_nothing(samples):
     X, y = samples
     model = CopClassifier(penalty=None, n_jobs=2).partial_fit(X[:1000], y[:1000], classes=[-1, 1])
-    before = model.coef_
+    before = model.coef_.copy()
     model.partial_fit(X[1000:], y[1000:], sample_weight=np.zeros(1000))
     assert np.array_equal(model.coef_, before) and model.t_ == 2000
 

@@ -57,6 +57,10 @@ def test_cop_is_serial(cells, settings):
     assert same(CopFactorizer(scheme="locking", **settings).fit(X, y, weights), serial)
     stopped = [CopFactorizer(n_jobs=threads, **(settings | dict(tol=1e-2, max_iter=100))).fit(X, y) for threads in (1, 2)]
     assert same(*stopped) and stopped[0].n_iter_ == stopped[1].n_iter_ < 100
+    early = dict(tol=1e-2, max_iter=100, early_stopping=True, validation_fraction=0.25)
+    stopped = [CopFactorizer(n_jobs=threads, **(settings | early)).fit(X, y, weights) for threads in (1, 2)]
+    assert same(*stopped) and stopped[0].n_iter_ == stopped[1].n_iter_ < 100
+    assert stopped[0].t_ == stopped[0].n_iter_ * 3000
 
 
 def test_names_of_any_kind(cells):

@@ -452,6 +452,14 @@ impl<'a> Dataset<'a> {
         }
     }
 
+    /// The same samples with their features numbered otherwise, in the same order in each row.
+    pub(crate) fn over(&self, features: Vec<u32>, width: u32) -> Dataset<'_> {
+        let fingerprint = Fingerprint::default();
+        let data = Dataset { features: features.into(), width, fingerprint, ..self.borrowed() };
+        debug_assert_eq!(data.check(NonZeroUsize::MIN, false), Ok(()));
+        data
+    }
+
     /// In how many samples each feature occurs (the degrees d_u of the specification): `width` numbers.
     pub fn degrees(&self) -> Vec<u32> {
         self.degrees_by(1)

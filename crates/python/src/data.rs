@@ -66,6 +66,10 @@ pub(crate) struct Parts<'a> {
 }
 
 impl<'a> Parts<'a> {
+    pub(crate) fn entries(&self) -> usize {
+        self.indices.len()
+    }
+
     /// Checks them, with these labels, on so many threads; for a plan, or without one.
     pub(crate) fn labelled(
         self,
@@ -82,7 +86,22 @@ impl<'a> Parts<'a> {
         let labels = filled(self.indptr.len().saturating_sub(1), 0.0)?;
         self.labelled(labels, threads, planned)
     }
+
+    /// Checks those that are to be predicted.
+    pub(crate) fn predictable(self) -> PyResult<Dataset<'a>> {
+        let labels = filled(self.indptr.len().saturating_sub(1), 0.0)?;
+        let Parts { indptr, indices, values, width } = self;
+        Dataset::new(indptr, indices, values, labels, width).map_err(|error| match error {
+            DataError::NotFinite { row, what, found } => {
+                refused(format!("row {row}: {what} is {found}, by which nothing can be predicted: {MENDED}"))
+            }
+            error => unsound(error),
+        })
+    }
 }
+
+/// What to do with a value that is none.
+const MENDED: &str = "fill it in (sklearn.impute.SimpleImputer), or leave the row out";
 
 /// Numbers that went through as unsigned are told as they stand in SciPy's matrix.
 fn unsound(error: DataError) -> PyErr {
@@ -96,6 +115,7 @@ fn unsound(error: DataError) -> PyErr {
             feature as i32,
             width.saturating_sub(1)
         )),
+        error @ DataError::NotFinite { .. } => refused(format!("{error}: {MENDED}")),
         DataError::TooWide(error) => PyMemoryError::new_err(error.to_string()),
         error => refused(error),
     }

@@ -27,7 +27,7 @@ mod _native {
     #[pymodule_export]
     use crate::read::{PyReader, generate};
     #[pymodule_export]
-    use crate::train::{decide, factorise, slope, train};
+    use crate::train::{PyMoved, decide, factorise, slope, train, train_on};
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -1,14 +1,15 @@
 //! Training and prediction of linear models.
 
-use crate::data::{Rows, filled, made, refused, room, unplanned, unroomy};
+use crate::data::{Parts, Rows, filled, made, refused, room, unplanned, unroomy};
 use crate::interrupt::interruptible;
 use crate::plan::{PyPlan, at_least_one};
+use isochrone_learn::exec::{Window, put_back};
 use isochrone_learn::plan::TooWide;
 use isochrone_learn::tasks::{self, Against, Class, Factorisation, Linear, Loss, Predicts, Tallied};
 use isochrone_learn::{
-    Dataset, EpochEnd, Model, Options, Plan, Schedule, Scheme, Task as _, TrainError, train as learn,
+    Dataset, EpochEnd, Model, Options, Plan, Schedule, Scheme, Stop, Task as _, TrainError, train as learn,
 };
-use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1};
+use numpy::{IntoPyArray, PyArray1, PyArrayMethods, PyReadonlyArray1};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -17,7 +18,7 @@ use std::ops::ControlFlow;
 use std::time::Instant;
 
 /// What is to be trained, and how: the dictionary of `isochrone.learn._linear`.
-#[derive(FromPyObject)]
+#[derive(Clone, FromPyObject)]
 #[pyo3(from_item_all)]
 pub(crate) struct Settings {
     loss: String,
@@ -114,6 +115,9 @@ pub(crate) fn slope(loss: &str, prediction: f64, label: f64) -> PyResult<f64> {
     Ok(loss_named(loss)?.derivative(prediction, label).abs())
 }
 
+/// Samples that are predicted between two looks whether somebody has asked for the end.
+const ROWS: usize = 1 << 16;
+
 /// The predictions of several models, `coef` one after the other: n_samples × n_models numbers, by sample.
 #[pyfunction]
 pub(crate) fn decide<'py>(
@@ -123,21 +127,31 @@ pub(crate) fn decide<'py>(
     intercept: PyReadonlyArray1<'py, f64>,
 ) -> PyResult<Bound<'py, PyArray1<f64>>> {
     let (parts, coef, intercept) = (rows.parts()?, coef.as_slice()?, intercept.as_slice()?);
-    let scores = py.detach(move || -> PyResult<Vec<f64>> {
-        let data = parts.unlabelled(NonZeroUsize::MIN, false)?;
-        let models = intercept.len();
+    let (entries, models, stop) = (parts.entries(), intercept.len(), Stop::default());
+    let work = || -> PyResult<Vec<f64>> {
+        let data = parts.predictable()?;
         let width = coef.len() / models.max(1);
         let mut scores = filled(data.len() * models, 0.0)?;
         for (model, &intercept) in intercept.iter().enumerate() {
+            let coef = &coef[model * width..(model + 1) * width];
             let mut of_model = scores.iter_mut().skip(model).step_by(models);
-            tasks::decide(&data, &coef[model * width..(model + 1) * width], intercept, |decision| {
-                if let Some(score) = of_model.next() {
-                    *score = decision;
-                }
-            });
+            for from in (0..data.len()).step_by(ROWS).take_while(|_| !stop.is_asked()) {
+                let some = data.slice(from..data.len().min(from + ROWS));
+                tasks::decide(&some, coef, intercept, |decision| {
+                    if let Some(score) = of_model.next() {
+                        *score = decision;
+                    }
+                });
+            }
         }
         Ok(scores)
-    })?;
+    };
+    // What is over before somebody could interrupt it is not worth a thread.
+    let scores = if entries.saturating_mul(models) < 1 << 22 {
+        py.detach(work)?
+    } else {
+        interruptible(py, &stop, work)?
+    };
     Ok(scores.into_pyarray(py))
 }
 
@@ -165,38 +179,180 @@ pub(crate) fn train<'py>(
     held: Option<Held<'py>>,
     after: Option<Py<PyAny>>,
 ) -> PyResult<Trained<'py>> {
-    let (task, options) = (settings.task()?, settings.options()?);
-    let plan = plan.map(Bound::get);
-    let labels = labels.as_slice()?;
-    let importances = slice(&importances)?;
-    let held = match &held {
-        Some((rows, labels, importances)) => Some((rows.parts()?, labels.as_slice()?, slice(importances)?)),
-        None => None,
-    };
-    let parts = rows.parts()?;
-    let coef = slice(&coef)?;
-    let intercept = intercept.as_slice()?;
-    let stop = options.stop.clone();
-    let work = Work { task, options, settings: &settings, coef, intercept, after };
-    let learnt = interruptible(py, &stop, move || -> PyResult<Learnt> {
-        let threads = work.options.threads;
-        let planned = plan.is_some() || work.options.scheme == Scheme::Cop;
-        let data = parts.labelled(labels, threads, planned)?;
-        let data = important(&data, importances)?;
-        let plan = plan.map(|plan| plan.of_samples(&data)).transpose()?;
-        let held = match held {
-            Some((parts, labels, importances)) => {
-                Some((parts.labelled(labels, threads, false)?, importances))
-            }
-            None => None,
-        };
-        let held = match &held {
-            Some((held, importances)) => Some(important(held, *importances)?),
-            None => None,
-        };
-        work.all(&data, held.as_ref(), (positives.as_deref(), sides.as_deref()), plan)
-    })?;
+    let given =
+        Given { rows, labels, importances, positives, sides, coef, intercept, settings, plan, held, after };
+    let settings = given.settings.clone();
+    let (learnt, _) = given.learn(py, false)?;
     learnt.handed(py, &settings)
+}
+
+/// [`train`] for one epoch over some samples of many: what becomes of the model is held until [`PyMoved::put`], so that it costs
+/// what the samples do, and not what the model does.
+#[pyfunction]
+#[expect(clippy::too_many_arguments, reason = "the one caller names each in its own words")]
+pub(crate) fn train_on<'py>(
+    py: Python<'py>,
+    rows: Rows<'py>,
+    labels: PyReadonlyArray1<'py, f64>,
+    importances: Option<PyReadonlyArray1<'py, f64>>,
+    positives: Option<Vec<f64>>,
+    sides: Option<Vec<Sides>>,
+    coef: Option<PyReadonlyArray1<'py, f64>>,
+    intercept: PyReadonlyArray1<'py, f64>,
+    settings: Settings,
+    plan: Option<&Bound<'py, PyPlan>>,
+    after: Option<Py<PyAny>>,
+) -> PyResult<(PyMoved, Bound<'py, PyArray1<f64>>, Bound<'py, PyDict>)> {
+    let fresh = coef.is_none();
+    let given = Given {
+        rows,
+        labels,
+        importances,
+        positives,
+        sides,
+        coef,
+        intercept,
+        settings,
+        plan,
+        held: None,
+        after,
+    };
+    let (settings, samples) = (given.settings.clone(), given.labels.len()?);
+    let (mut learnt, touched) = given.learn(py, true)?;
+    let options = settings.options()?;
+    let moved = PyMoved {
+        touched,
+        coef: std::mem::take(&mut learnt.coef),
+        // Zeros stay what they are.
+        fades: if fresh { Vec::new() } else { options.fades(samples as u32) },
+        threads: options.threads,
+    };
+    let (_, intercept, report) = learnt.handed(py, &settings)?;
+    Ok((moved, intercept, report))
+}
+
+/// What some samples make of models.
+#[pyclass(frozen, name = "Moved", module = "isochrone._native")]
+pub(crate) struct PyMoved {
+    /// The features that the samples have; `None` where all parameters were learnt.
+    touched: Option<Vec<u32>>,
+    /// The parameters of those features, one model after the other.
+    coef: Vec<f64>,
+    /// What becomes of all others.
+    fades: Vec<f64>,
+    threads: NonZeroUsize,
+}
+
+#[pymethods]
+impl PyMoved {
+    /// Whether all numbers that were learnt are finite. Others are if they were: they only become smaller.
+    fn is_finite(&self) -> bool {
+        self.coef.iter().all(|number| number.is_finite())
+    }
+
+    /// Puts it into `coef`, where the models lie one after the other; whether it could, for somebody may be reading them. What
+    /// `before` holds then becomes what `after` does. Both are done or neither: no handler of a signal runs in between.
+    fn put(
+        &self,
+        coef: &Bound<'_, PyArray1<f64>>,
+        before: &Bound<'_, PyDict>,
+        after: &Bound<'_, PyDict>,
+    ) -> PyResult<bool> {
+        let Ok(mut coef) = coef.try_readwrite() else { return Ok(false) };
+        let all = coef.as_slice_mut()?;
+        match &self.touched {
+            None => all.copy_from_slice(&self.coef),
+            Some(touched) => {
+                // A model of no features is none to put anything into.
+                let models = (self.coef.len() / touched.len().max(1)).max(1);
+                let width = all.len() / models;
+                let values = self.coef.chunks(touched.len().max(1)).chain(std::iter::repeat(&[][..]));
+                for (model, values) in all.chunks_mut(width.max(1)).zip(values) {
+                    put_back(model, touched, values, &self.fades, self.threads);
+                }
+            }
+        }
+        before.update(after.as_mapping())?;
+        Ok(true)
+    }
+}
+
+/// All that is trained with, as Python hands it over.
+struct Given<'a, 'py> {
+    rows: Rows<'py>,
+    labels: PyReadonlyArray1<'py, f64>,
+    importances: Option<PyReadonlyArray1<'py, f64>>,
+    positives: Option<Vec<f64>>,
+    sides: Option<Vec<Sides>>,
+    coef: Option<PyReadonlyArray1<'py, f64>>,
+    intercept: PyReadonlyArray1<'py, f64>,
+    settings: Settings,
+    plan: Option<&'a Bound<'py, PyPlan>>,
+    held: Option<Held<'py>>,
+    after: Option<Py<PyAny>>,
+}
+
+impl Given<'_, '_> {
+    /// What is learnt; where `some` of many samples are given, and without a plan of theirs, maybe only of the features that they
+    /// have, which are told.
+    fn learn(self, py: Python<'_>, some: bool) -> PyResult<(Learnt, Option<Vec<u32>>)> {
+        let settings = &self.settings;
+        let (task, options) = (settings.task()?, settings.options()?);
+        let plan = self.plan.map(Bound::get);
+        let labels = self.labels.as_slice()?;
+        let importances = slice(&self.importances)?;
+        let held = lent(&self.held)?;
+        let parts = self.rows.parts()?;
+        let coef = slice(&self.coef)?;
+        let intercept = self.intercept.as_slice()?;
+        let (positives, sides) = (self.positives.as_deref(), self.sides.as_deref());
+        let stop = options.stop.clone();
+        let work = Work { task, options, settings, coef, intercept, after: self.after };
+        interruptible(py, &stop, move || {
+            let threads = work.options.threads;
+            let planned = plan.is_some() || work.options.scheme == Scheme::Cop;
+            let data = parts.labelled(labels, threads, planned && !some)?;
+            let data = important(&data, importances)?;
+            if some && plan.is_none() {
+                // The bits of the features, and how many there are before each; then entries and values.
+                room(data.width() as usize / 5 + 20 * data.entries())?;
+                if let Some(window) = Window::of(&data) {
+                    let taken = match work.coef {
+                        Some(coef) => Some(taken(&window, coef, data.width() as usize)?),
+                        None => None,
+                    };
+                    let work = Work { coef: taken.as_deref(), ..work };
+                    let learnt = work.all(window.data(), None, (positives, sides), None)?;
+                    return Ok((learnt, Some(window.into_touched())));
+                }
+            }
+            let plan = plan.map(|plan| plan.of_samples(&data)).transpose()?;
+            let held = match held {
+                Some((parts, labels, importances)) => {
+                    Some((parts.labelled(labels, threads, false)?, importances))
+                }
+                None => None,
+            };
+            let held = match &held {
+                Some((held, importances)) => Some(important(held, *importances)?),
+                None => None,
+            };
+            Ok((work.all(&data, held.as_ref(), (positives, sides), plan)?, None))
+        })
+    }
+}
+
+/// The values of what samples touch, in all models one after the other.
+fn taken(window: &Window<'_>, coef: &[f64], width: usize) -> PyResult<Vec<f64>> {
+    let models = coef.len() / width.max(1);
+    room(8 * models * window.touched().len())?;
+    let taken: Vec<f64> = coef.chunks(width.max(1)).flat_map(|model| window.take(model)).collect();
+    if let Some((place, &found)) = taken.iter().enumerate().find(|(_, number)| !number.is_finite()) {
+        let (model, feature) = (place / window.touched().len(), place % window.touched().len());
+        let at = model * width + window.touched()[feature] as usize;
+        return Err(PyRuntimeError::new_err(TrainError::NotFinite { at, found }.to_string()));
+    }
+    Ok(taken)
 }
 
 /// How much samples of a model's positive class count, and how much all others.
@@ -204,6 +360,14 @@ type Sides = (f64, f64);
 
 /// Samples, their labels, and how much each counts.
 type Held<'py> = (Rows<'py>, PyReadonlyArray1<'py, f64>, Option<PyReadonlyArray1<'py, f64>>);
+
+/// The same, as other threads may read it.
+type Lent<'a> = (Parts<'a>, &'a [f64], Option<&'a [f64]>);
+
+fn lent<'a>(held: &'a Option<Held<'_>>) -> PyResult<Option<Lent<'a>>> {
+    let Some((rows, labels, importances)) = held else { return Ok(None) };
+    Ok(Some((rows.parts()?, labels.as_slice()?, slice(importances)?)))
+}
 
 pub(crate) fn slice<'a>(array: &'a Option<PyReadonlyArray1<'_, f64>>) -> PyResult<Option<&'a [f64]>> {
     Ok(array.as_ref().map(|array| array.as_slice()).transpose()?)
@@ -217,7 +381,8 @@ pub(crate) fn important<'a>(data: &'a Dataset<'_>, importances: Option<&'a [f64]
 }
 
 /// Factorises a matrix of which these cells are known: samples with two features, the row's number and the column's. Begins
-/// with `vectors`, those of all features one after the other (`None` for ones drawn from `seed`).
+/// with `vectors`, those of all features one after the other (`None` for ones drawn from `seed`). `held` are cells, labels and
+/// importances to stop by; rows and columns beyond the vectors count as zeros there.
 #[pyfunction]
 #[expect(clippy::too_many_arguments, reason = "the one caller names each in its own words")]
 pub(crate) fn factorise<'py>(
@@ -230,10 +395,13 @@ pub(crate) fn factorise<'py>(
     seed: u64,
     intercept: f64,
     settings: Settings,
+    held: Option<Held<'py>>,
     after: Option<Py<PyAny>>,
 ) -> PyResult<Trained<'py>> {
     let (task, options) = (settings.factorisation(rank), settings.options()?);
     let (labels, importances, parts) = (labels.as_slice()?, slice(&importances)?, rows.parts()?);
+    let held = lent(&held)?;
+    let held_importances = held.as_ref().and_then(|(_, _, importances)| *importances);
     let vectors = slice(&vectors)?;
     let intercept = [intercept];
     let stop = options.stop.clone();
@@ -250,7 +418,17 @@ pub(crate) fn factorise<'py>(
         };
         let begin = Model { parameters, intercept: intercept[0] };
         let mut learnt = Learnt { converged: true, ..Learnt::default() };
-        work.one(0, begin, &data, None, None, &mut learnt)?;
+        let held =
+            held.map(|(parts, labels, _)| parts.labelled(labels, NonZeroUsize::MIN, false)).transpose()?;
+        let held = held.as_ref().map(|held| important(held, held_importances)).transpose()?;
+        let score = held.as_ref().map(|held| {
+            move |model: &Model| {
+                let Model { parameters, intercept } = model;
+                explained(held, &|each| task.predict(held, parameters, *intercept, each))
+            }
+        });
+        let score = score.as_ref().map(|score| score as &dyn Fn(&Model) -> f64);
+        work.one(0, begin, &data, score, None, &mut learnt)?;
         Ok(learnt)
     })?;
     learnt.handed(py, &settings)
@@ -315,9 +493,10 @@ impl Work<'_, Linear> {
         let begun = Instant::now();
         // One plan serves all classes: it does not depend on labels.
         let own = match plan {
-            None if self.options.scheme == Scheme::Cop => {
-                Some(Plan::in_blocks(&self.task, data, self.options.threads).map_err(unplanned)?)
-            }
+            None if self.options.scheme == Scheme::Cop => Some(
+                Plan::in_blocks_until(&self.task, data, self.options.threads, &self.options.stop)
+                    .map_err(unplanned)?,
+            ),
             _ => None,
         };
         learnt.planning = begun.elapsed().as_secs_f64();
@@ -369,28 +548,37 @@ impl Work<'_, Linear> {
     }
 }
 
+/// Hands out a model's prediction for each sample held back, one after the other: no memory is asked for in the middle of a run.
+type Tell<'a> = &'a dyn Fn(&mut dyn FnMut(f64));
+
 /// The share of classes that are right, or R², by importance.
 fn score(task: &Linear, held: &Dataset<'_>, model: &Model) -> f64 {
-    let (labels, all) = (held.labels(), held.importance_sum());
-    // Decisions are looked at as they come: no memory is asked for in the middle of a run.
-    let sum = |of: &dyn Fn(f64, f64) -> f64| -> f64 {
-        let (mut row, mut sum) = (0, 0.0);
-        tasks::decide(held, &model.parameters, model.intercept, |told| {
-            sum += held.importance(row) * of(told, labels[row]);
-            row += 1;
-        });
-        sum
-    };
+    let tell: Tell<'_> = &|each| tasks::decide(held, &model.parameters, model.intercept, each);
     if task.loss.classifies() {
         // As `predict` decides: 0 is the lower class.
-        return sum(&|told, label| f64::from(u8::from((told > 0.0) == (label > 0.0)))) / all;
+        let right = |told: f64, label: f64| f64::from(u8::from((told > 0.0) == (label > 0.0)));
+        return summed(held, tell, &right) / held.importance_sum();
     }
-    let wrong = sum(&|told, label| (told - label).powi(2));
+    explained(held, tell)
+}
+
+/// R², by importance.
+fn explained(held: &Dataset<'_>, tell: Tell<'_>) -> f64 {
     let weighed = |of: &dyn Fn(f64) -> f64| -> f64 {
-        labels.iter().enumerate().map(|(row, &label)| held.importance(row) * of(label)).sum()
+        held.labels().iter().enumerate().map(|(row, &label)| held.importance(row) * of(label)).sum()
     };
-    let mean = weighed(&|label| label) / all;
-    1.0 - wrong / weighed(&|label| (label - mean).powi(2))
+    let mean = weighed(&|label| label) / held.importance_sum();
+    1.0 - summed(held, tell, &|told, label| (told - label).powi(2)) / weighed(&|label| (label - mean).powi(2))
+}
+
+/// The sum of this over predictions and labels, by importance.
+fn summed(held: &Dataset<'_>, tell: Tell<'_>, of: &dyn Fn(f64, f64) -> f64) -> f64 {
+    let (mut row, mut sum) = (0, 0.0);
+    tell(&mut |told| {
+        sum += held.importance(row) * of(told, held.labels()[row]);
+        row += 1;
+    });
+    sum
 }
 
 impl<T: Predicts + Copy> Work<'_, T> {

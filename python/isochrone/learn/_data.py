@@ -32,12 +32,27 @@ def flags(estimator: Any, *names: str) -> None:
             raise ValueError(f"{name} is {value!r}: give True or False")
 
 
+def loudness(verbose: Any) -> None:
+    """Refuses what is neither silence nor a progress bar."""
+    if not isinstance(verbose, (bool, np.bool_, int, np.integer)) or verbose < 0:
+        raise ValueError(f"verbose is {verbose!r}: give 0 for silence, or 1 for a progress bar")
+
+
+def check_width(features: int) -> None:
+    """Refuses more features than have a number."""
+    if features > FEATURES_MAX:
+        raise ValueError(
+            f"X has {features} features, more than the {FEATURES_MAX} that there can be: hash them into fewer "
+            "(sklearn.feature_extraction.FeatureHasher)"
+        )
+
+
 @contextmanager
-def all_or_nothing(estimator: Any) -> Iterator[None]:
-    """Where it fails, or is broken off, the estimator is as it was before."""
+def all_or_nothing(estimator: Any) -> Iterator[dict[str, Any]]:
+    """Where it fails, or is broken off, the estimator is as it was before: it gets the attributes that this hands out."""
     before = dict(estimator.__dict__)
     try:
-        yield
+        yield before
     except BaseException:
         estimator.__dict__ = before
         raise
@@ -87,10 +102,7 @@ def rows_of(X: Any) -> Rows:
     narrowed (a copy of 4 bytes an entry); a dense array without zeros is viewed and gets indices made for it, with zeros it is
     turned into CSR.
     """
-    if X.shape[1] > FEATURES_MAX:
-        raise ValueError(
-            f"X has {X.shape[1]} features, more than the {FEATURES_MAX} that there can be: hash them into fewer"
-        )
+    check_width(X.shape[1])
     if not sparse.issparse(X):
         n, d = X.shape
         if np.count_nonzero(X) == X.size:

@@ -16,8 +16,8 @@ from sklearn.utils.validation import (
 )
 
 from isochrone import _native
-from isochrone.learn._data import FEATURES_MAX, all_or_nothing, check_finite, flags, laid, whole
-from isochrone.learn._linear import EPOCHS_MAX, SCHEMES, _number, _one_of, _weights, known_strings
+from isochrone.learn._data import FEATURES_MAX, all_or_nothing, check_finite, flags, laid, loudness, whole
+from isochrone.learn._linear import EPOCHS_MAX, SCHEMES, _number, _one_of, _weights, held_from, known_strings
 from isochrone.learn._plan import threads_of
 from isochrone.learn._progress import Progress
 
@@ -29,6 +29,8 @@ class CopFactorizer(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     A sample is a cell of the matrix: who rated, what was rated, and the rating. Each row and each column of the matrix gets
     `n_components` numbers, and a cell is predicted as the product of its row's and its column's, plus the intercept.
+
+    There is neither `partial_fit`, since rows and columns are known by `fit` only, nor a plan to hand over: `fit` makes its own.
 
     Parameters
     ----------
@@ -44,7 +46,8 @@ class CopFactorizer(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     max_iter : int, default=50
         Epochs (passes over the cells) at most.
     tol : float or None, default=1e-4
-        Stop when an epoch's mean loss was not better than the best by this for `n_iter_no_change` epochs; None for all epochs.
+        Stop when an epoch's mean loss (or, under `early_stopping`, the score) was not better than the best by this for
+        `n_iter_no_change` epochs; None for all epochs.
     learning_rate : {"geometric", "constant", "invscaling"}, default="geometric"
         Step size: `eta0 * decay**epoch`, `eta0`, or `eta0 / t**power_t` with t the cells learnt from.
     eta0 : float, default=0.05
@@ -53,6 +56,11 @@ class CopFactorizer(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         Factor for each epoch under `"geometric"`.
     power_t : float, default=0.25
         Exponent under `"invscaling"`.
+    early_stopping : bool, default=False
+        Whether to hold back the last `validation_fraction` of the cells (in their random order, under `shuffle`) and stop by the
+        score on them. Rows and columns that only those have are not learnt.
+    validation_fraction : float, default=0.1
+        Share of the cells held back, between 0 and 1.
     n_iter_no_change : int, default=5
         Epochs without improvement before stopping.
     scheme : {"cop", "serial", "locking", "occ", "hogwild"}, default="cop"
@@ -123,6 +131,8 @@ class CopFactorizer(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         eta0: float = 0.05,
         decay: float = 0.95,
         power_t: float = 0.25,
+        early_stopping: bool = False,
+        validation_fraction: float = 0.1,
         n_iter_no_change: int = 5,
         scheme: str = "cop",
         n_jobs: int | None = None,
@@ -141,6 +151,8 @@ class CopFactorizer(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self.eta0 = eta0
         self.decay = decay
         self.power_t = power_t
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
         self.n_iter_no_change = n_iter_no_change
         self.scheme = scheme
         self.n_jobs = n_jobs
@@ -183,14 +195,23 @@ class CopFactorizer(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         values = column_or_1d(check_array(y, ensure_2d=False, dtype=np.float64, input_name="y"), warn=True)
         check_consistent_length(X, values)
         weights = _weights(sample_weight, values)
-        (rows, row), (columns, column) = (_numbered(part) for part in names)
-        if len(rows) + len(columns) > FEATURES_MAX:
-            raise ValueError(f"{len(rows)} rows and {len(columns)} columns are more than the {FEATURES_MAX} that there can be")
         random = check_random_state(self.random_state)
         if self.shuffle:
             order = random.permutation(len(values))
-            row, column, values = row[order], column[order], values[order]
+            names, values = (names[0][order], names[1][order]), values[order]
             weights = None if weights is None else weights[order]
+        cut, late = len(values), names
+        if self.early_stopping:
+            cut = held_from(self.validation_fraction, len(values), weights)
+            names, late = (names[0][:cut], names[1][:cut]), (names[0][cut:], names[1][cut:])
+        (rows, row), (columns, column) = (_numbered(part) for part in names)
+        # And a row and a column that nobody has learnt.
+        if len(rows) + len(columns) + 2 > FEATURES_MAX:
+            raise ValueError(f"{len(rows)} rows and {len(columns)} columns are more than the {FEATURES_MAX - 2} that there can be")
+        held = None
+        if self.early_stopping:
+            held = _held(rows, columns, late, values[cut:], None if weights is None else weights[cut:])
+            values, weights = values[:cut], None if weights is None else weights[:cut]
         seed = int(random.randint(np.iinfo(np.int32).max))
         # Memory that is not there is an error here; the native half would end the process.
         np.empty((len(rows) + len(columns), self.n_components))
@@ -202,21 +223,17 @@ class CopFactorizer(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             begin, seen = self.intercept_ if self.fit_intercept else 0.0, self.t_
         else:
             seen = 0
-        indices = np.empty((len(values), 2), np.uint32)
-        indices[:, 0], indices[:, 1] = row, column + len(rows)
         width = len(rows) + len(columns)
-        cells = (
-            np.arange(0, 2 * len(values) + 1, 2, dtype=np.uint64), indices.ravel(), np.ones(2 * len(values), np.float32), width
-        )
+        cells = _pairs(row, column + len(rows), width)
         settings = self._settings(len(values), seen)
         bar = Progress(int(self.verbose), self.max_iter, type(self).__name__)
 
         def after(_: int, epoch: int, loss: float, score: float | None) -> None:
-            bar.step(f"loss {loss:.4f}")
+            bar.step(f"loss {loss:.4f}" + (f", score {score:.4f}" if score is not None else ""))
 
         try:
             found, intercept, report = _native.factorise(
-                cells, laid(values), weights, int(self.n_components), vectors, seed, begin, settings,
+                cells, laid(values), weights, int(self.n_components), vectors, seed, begin, settings, held,
                 after if self.verbose else None,
             )
         finally:
@@ -270,7 +287,8 @@ class CopFactorizer(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         whole("n_components", self.n_components, 1, FEATURES_MAX)
         _number(self, "alpha", 0.0, None, "0 or more")
         _number(self, "l1_ratio", 0.0, 1.0, "0 (only squares) to 1 (only absolute values)")
-        flags(self, "fit_intercept", "shuffle", "warm_start")
+        flags(self, "fit_intercept", "shuffle", "early_stopping", "warm_start")
+        loudness(self.verbose)
         whole("max_iter", self.max_iter, 1, EPOCHS_MAX)
         whole("n_iter_no_change", self.n_iter_no_change, 1, EPOCHS_MAX)
         _number(self, "eta0", np.nextafter(0.0, 1.0), None, "a positive number")
@@ -278,6 +296,8 @@ class CopFactorizer(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         _number(self, "power_t", None, None, "a number")
         if self.tol is not None:
             _number(self, "tol", None, None, "a number or None")
+        if self.early_stopping:
+            _number(self, "validation_fraction", np.nextafter(0.0, 1.0), np.nextafter(1.0, 0.0), "a share between 0 and 1")
 
     def _settings(self, n_samples: int, seen: int) -> dict[str, Any]:
         """What the native half is told."""
@@ -343,6 +363,25 @@ def _cells(X: Any) -> tuple[NDArray[Any], NDArray[Any]]:
         if len(cells):
             raise ValueError(f"X[{cells[0]}] has {part[cells[0]]} for its {what}: leave out cells whose {what} is not known")
     return parts[0], parts[1]
+
+
+def _pairs(row: NDArray[Any], column: NDArray[Any], width: int) -> tuple[Any, ...]:
+    """Cells as samples of two features each."""
+    indices = np.empty((len(row), 2), np.uint32)
+    indices[:, 0], indices[:, 1] = row, column
+    return np.arange(0, 2 * len(row) + 1, 2, dtype=np.uint64), indices.ravel(), np.ones(2 * len(row), np.float32), width
+
+
+def _held(
+    rows: NDArray[Any], columns: NDArray[Any], names: tuple[NDArray[Any], NDArray[Any]], values: NDArray[np.float64], weights: Any,
+) -> tuple[tuple[Any, ...], NDArray[np.float64], Any]:
+    """Cells that are held back, of rows and columns that are learnt, or of one of each that is not."""
+    width = len(rows) + len(columns)
+    (row, knows_row), (column, knows_column) = _places(rows, names[0]), _places(columns, names[1])
+    cells = _pairs(
+        np.where(knows_row, row, width), np.where(knows_column, column + len(rows), width + 1), width + 2
+    )
+    return cells, laid(values), weights
 
 
 def _missing(names: NDArray[Any]) -> NDArray[np.bool_]:

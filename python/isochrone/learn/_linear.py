@@ -20,7 +20,9 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from isochrone import _native
-from isochrone.learn._data import all_or_nothing, check_finite, flags, laid, rows_of, whole
+from isochrone.learn._data import (
+    all_or_nothing, check_finite, check_width, flags, laid, loudness, rows_of, whole,
+)
 from isochrone.learn._plan import Plan, threads_of
 from isochrone.learn._progress import Progress
 
@@ -132,6 +134,7 @@ class _Linear(SparseCoefMixin, BaseEstimator):  # type: ignore[misc]
         _number(self, "power_t", None, None, "a number")
         _number(self, "decay", 0.0, 1.0, "between 0 and 1")
         flags(self, "fit_intercept", "shuffle", "early_stopping", "packed", "warm_start")
+        loudness(self.verbose)
         whole("max_iter", self.max_iter, 1, EPOCHS_MAX)
         whole("n_iter_no_change", self.n_iter_no_change, 1, EPOCHS_MAX)
         _number(self, "eta0", 0.0, None, "a positive number")
@@ -198,9 +201,10 @@ class _Linear(SparseCoefMixin, BaseEstimator):  # type: ignore[misc]
 
     def _learn(
         self, X: Any, labels: NDArray[np.float64], weights: Any, positives: list[float], epochs: int, stopping: bool,
-        plan: Any, fresh: bool, sides: list[tuple[float, float]] | None = None,
+        plan: Any, fresh: bool, sides: list[tuple[float, float]] | None = None, before: dict[str, Any] | None = None,
     ) -> None:
-        """Trains `coef_` and `intercept_`, one row for each of `positives`."""
+        """Trains `coef_` and `intercept_`, one row for each of `positives`. Of some samples, not a whole fit, `coef_` is changed
+        where it lies, at the very end; `before` is what is gone back to until then."""
         weights = _weights(weights, X, whole=stopping)
         if plan is not None and not isinstance(plan, Plan):
             raise TypeError(f"plan is a {type(plan).__name__}: make one by isochrone.learn.plan(X)")
@@ -217,20 +221,9 @@ class _Linear(SparseCoefMixin, BaseEstimator):  # type: ignore[misc]
                 raise ValueError(
                     "early_stopping holds back samples, so a plan of all of them does not fit: give one of the two"
                 )
-            cut = rows.n_samples - int(np.ceil(self.validation_fraction * rows.n_samples))
-            if cut < 1:
-                raise ValueError(
-                    f"validation_fraction={self.validation_fraction} of {rows.n_samples} samples leaves none to learn from"
-                )
+            cut = held_from(self.validation_fraction, rows.n_samples, weights)
             (rows, tail), (labels, tail_labels) = rows.split(cut), (labels[:cut], labels[cut:])
-            tail_weights = None
-            if weights is not None:
-                weights, tail_weights = weights[:cut], weights[cut:]
-                if not (weights.any() and tail_weights.any()):
-                    share = "all samples but the last" if tail_weights.any() else "the last"
-                    raise ValueError(
-                        f"sample_weight is 0 of {share} {len(tail_labels)}, which early_stopping holds back: pass shuffle=True"
-                    )
+            weights, tail_weights = (None, None) if weights is None else (weights[:cut], weights[cut:])
             held = (tuple(tail), laid(tail_labels, np.float64), tail_weights)
         settings = self._settings(rows.n_samples, isinstance(X, np.ndarray), epochs, stopping)
         bar = Progress(int(self.verbose), epochs * len(positives), type(self).__name__)
@@ -239,15 +232,17 @@ class _Linear(SparseCoefMixin, BaseEstimator):  # type: ignore[misc]
             told = f"loss {loss:.4f}" + (f", score {score:.4f}" if score is not None else "")
             bar.step(f"{told}" if len(positives) == 1 else f"{told} (class {target + 1} of {len(positives)})")
 
+        handed = (
+            tuple(rows), laid(labels, np.float64), weights, positives if _is_classifier(self) else None, sides,
+            None if fresh else laid(self.coef_, np.float64).ravel(), laid(np.atleast_1d(self.intercept_), np.float64),
+            settings, plan._native if plan is not None else None,
+        )
+        native, moved, coef = after if self.verbose else None, None, self.coef_
         try:
-            coef, intercept, report = _native.train(
-                tuple(rows), laid(labels, np.float64), weights,
-                positives if _is_classifier(self) else None, sides,
-                None if fresh else laid(self.coef_, np.float64).ravel(),
-                laid(np.atleast_1d(self.intercept_), np.float64),
-                settings, plan._native if plan is not None else None, held,
-                after if self.verbose else None,
-            )
+            if before is None:
+                coef, intercept, report = _native.train(*handed, held, native)
+            else:
+                moved, intercept, report = _native.train_on(*handed, native)
         except ValueError:
             if held is not None or self.shuffle:
                 # A row that is wrong is told by its number in X.
@@ -255,14 +250,17 @@ class _Linear(SparseCoefMixin, BaseEstimator):  # type: ignore[misc]
             raise
         finally:
             bar.close()
-        shape = (len(positives), rows.width) if _is_classifier(self) else (rows.width,)
-        self.coef_, self.intercept_ = coef.reshape(shape), intercept
+        if moved is None:
+            check_finite(GROWN, coef, intercept)
+            coef = coef.reshape((len(positives), rows.width) if _is_classifier(self) else (rows.width,))
+        elif not moved.is_finite():
+            raise ValueError(GROWN)
+        self.coef_, self.intercept_ = coef, intercept
         self.t_ = int(getattr(self, "t_", 0)) + report["epochs"] * rows.n_samples
         self.n_iter_ = report["epochs"]
         losses, worst = report.pop("losses"), report.pop("worst")
         self.loss_curve_ = losses if settings["counts"] else []
         self.report_ = report
-        check_finite(GROWN, coef, intercept)
         told = stopping or settings["counts"]
         costs = _cost_of_zeros(self.loss, labels, weights) if told else 0.0
         if told and worst > 10 * costs:
@@ -279,6 +277,12 @@ class _Linear(SparseCoefMixin, BaseEstimator):  # type: ignore[misc]
                 f"still improving after max_iter={epochs} epochs: give more epochs, or a larger tol",
                 ConvergenceWarning, stacklevel=3,
             )
+        if moved is not None and before is not None:
+            self.coef_ = np.require(coef, np.float64, ["C", "A", "W"])
+            if not moved.put(self.coef_.reshape(-1), before, self.__dict__):
+                # Another thread predicts by it.
+                self.coef_ = self.coef_.copy()
+                moved.put(self.coef_.reshape(-1), before, self.__dict__)
 
     def _start(self, rows: int, width: int, keep: bool) -> bool:
         """A model of zeros, unless there is one to go on from; whether it is one of zeros."""
@@ -297,7 +301,14 @@ class _Linear(SparseCoefMixin, BaseEstimator):  # type: ignore[misc]
                 # Of a regressor that was made sparse there may be one row.
                 self.coef_ = self.coef_.reshape(shape)
                 return False
-        self.coef_, self.intercept_, self.t_ = np.zeros(shape), np.zeros(rows), 0
+        check_width(width)
+        try:
+            self.coef_, self.intercept_, self.t_ = np.zeros(shape), np.zeros(rows), 0
+        except MemoryError:
+            raise MemoryError(
+                f"{rows} times {width} coefficients want {8 * rows * width / 2**30:.1f} GiB of memory, which is not there: hash the "
+                "features into fewer (sklearn.feature_extraction.FeatureHasher)"
+            ) from None
         return True
 
     def _decide(self, X: Any) -> NDArray[np.float64]:
@@ -466,7 +477,10 @@ class CopClassifier(ClassifierMixin, _Linear):  # type: ignore[misc]
     def partial_fit(
         self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None, *, plan: Plan | None = None
     ) -> CopClassifier:
-        """Learns from some more samples, once each.
+        """Learns from some more samples, once each, at the cost of these samples.
+
+        Only an L2 penalty, by which all coefficients decay, has it sweep over the model. `coef_` is changed where it lies, as that of
+        `SGDClassifier` is: copy it to keep it.
 
         Parameters
         ----------
@@ -496,7 +510,7 @@ class CopClassifier(ClassifierMixin, _Linear):  # type: ignore[misc]
         first = getattr(self, "classes_", None) is None or getattr(self, "coef_", None) is None
         if first and classes is None:
             raise ValueError("the first call of partial_fit needs classes=, all that will ever come")
-        with all_or_nothing(self):
+        with all_or_nothing(self) as before:
             X, y = self._validate(X, y, reset=first)
             _classes(y)
             if first:
@@ -511,7 +525,9 @@ class CopClassifier(ClassifierMixin, _Linear):  # type: ignore[misc]
                 raise ValueError(f"y has the class {y[~known][0]}, which is not among {self.classes_}")
             sides = class_sides(self.class_weight, self.classes_, y)
             fresh = self._start(len(positives(self.classes_)), X.shape[1], True)
-            self._learn(X, codes.astype(np.float64), sample_weight, positives(self.classes_), 1, False, plan, fresh, sides)
+            self._learn(
+                X, codes.astype(np.float64), sample_weight, positives(self.classes_), 1, False, plan, fresh, sides, before
+            )
         return self
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
@@ -702,7 +718,10 @@ class CopRegressor(RegressorMixin, _Linear):  # type: ignore[misc]
         return self
 
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None, *, plan: Plan | None = None) -> CopRegressor:
-        """Learns from some more samples, once each.
+        """Learns from some more samples, once each, at the cost of these samples.
+
+        Only an L2 penalty, by which all coefficients decay, has it sweep over the model. `coef_` is changed where it lies, as that of
+        `SGDClassifier` is: copy it to keep it.
 
         Parameters
         ----------
@@ -721,10 +740,10 @@ class CopRegressor(RegressorMixin, _Linear):  # type: ignore[misc]
             The estimator.
         """
         self._check_partial()
-        with all_or_nothing(self):
+        with all_or_nothing(self) as before:
             X, y = self._validate(X, y, reset=getattr(self, "coef_", None) is None)
             fresh = self._start(1, X.shape[1], True)
-            self._learn(X, y.astype(np.float64, copy=False), sample_weight, [0.0], 1, False, plan, fresh)
+            self._learn(X, y.astype(np.float64, copy=False), sample_weight, [0.0], 1, False, plan, fresh, before=before)
         return self
 
     def predict(self, X: Any) -> NDArray[np.float64]:
@@ -751,6 +770,19 @@ def _weights(weights: Any, X: Any, whole: bool = True) -> NDArray[np.float64] | 
         return np.zeros(X.shape[0])
     checked = _check_sample_weight(weights, X, dtype=np.float64, ensure_non_negative=True)
     return laid(checked)
+
+
+def held_from(fraction: float, n_samples: int, weights: NDArray[np.float64] | None) -> int:
+    """The first of the last samples that are held back."""
+    cut = n_samples - int(np.ceil(fraction * n_samples))
+    if cut < 1:
+        raise ValueError(f"validation_fraction={fraction} of {n_samples} samples leaves none to learn from")
+    if weights is not None and not (weights[:cut].any() and weights[cut:].any()):
+        share = "all samples but the last" if weights[cut:].any() else "the last"
+        raise ValueError(
+            f"sample_weight is 0 of {share} {n_samples - cut}, which early_stopping holds back: pass shuffle=True"
+        )
+    return cut
 
 
 def _cost_of_zeros(loss: str, labels: NDArray[np.float64], weights: NDArray[np.float64] | None) -> float:

@@ -35,13 +35,15 @@ pub(crate) mod tests;
 mod train;
 mod transaction;
 mod wanted;
+mod window;
 
-pub use options::{Mode, Options, Schedule, Scheme, Stop, UnknownScheme};
 #[cfg(test)]
 pub(crate) use intercept::block_of;
+pub use options::{Mode, Options, Schedule, Scheme, Stop, UnknownScheme};
 pub use pool::WorkerReport;
 pub use stream::{Stream, StreamBatch};
 pub use train::{After, train};
+pub use window::{Window, put_back};
 
 use crate::data::{Dataset, Rows, Value};
 use crate::memory::{NoRoom, collected, zeros};

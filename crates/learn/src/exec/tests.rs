@@ -130,6 +130,58 @@ fn planned_threads_learn_what_one_would() {
     check_equality(&factorisation, &cells, 3, &[1, 2, 4], &[2, 16]);
 }
 
+/// T-COP-10 for every schedule of steps with every penalty, of weights that decay and of those of a sample's features, in a run
+/// that goes on where another one ended; and every other scheme, alone.
+#[test]
+fn planned_threads_step_as_one_would() {
+    let data = samples(150, 90, 7, 4);
+    let schedules = [
+        Schedule::default(),
+        Schedule::Constant(0.05),
+        Schedule::InverseScaling { initial: 0.3, power: 0.25 },
+        Schedule::Optimal { alpha: 1e-3, t0: 20.0 },
+    ];
+    for (l2, l1, decay) in
+        [(0.0, 0.0, 0.0), (0.5, 0.0, 0.0), (0.0, 0.5, 0.0), (0.5, 0.5, 0.0), (0.0, 0.5, 1e-2)]
+    {
+        let task = Linear { l2, l1, intercept: true, ..Linear::new(Loss::SquaredHinge) };
+        for schedule in schedules {
+            let with = |scheme, threads| Options {
+                schedule,
+                decay,
+                epochs: 2,
+                seen: 40,
+                ..options(scheme, threads)
+            };
+            let serial = learnt(&task, &data, &with(Scheme::Serial, 1));
+            for (scheme, threads) in [
+                (Scheme::Cop, 1),
+                (Scheme::Cop, 2),
+                (Scheme::Cop, 4),
+                (Scheme::Hogwild, 1),
+                (Scheme::Locking, 1),
+                (Scheme::Occ, 1),
+            ] {
+                for packed in [false, scheme == Scheme::Cop] {
+                    let options = Options { packed, ..with(scheme, threads) };
+                    assert_eq!(learnt(&task, &data, &options), serial, "{options:?}");
+                }
+            }
+            // What touches the same features is learnt alike in a window of the model, and the rest fades alike.
+            let wide = data.over(data.features().iter().map(|feature| 70 * feature + 3).collect(), 7_000);
+            let (begun, with) = (begin(&task, &wide), with(Scheme::Cop, 2));
+            let with = Options { epochs: 1, ..with };
+            let (mut whole, mut put) = (begun.clone(), begun.parameters.clone());
+            train(&task, &wide, None, &mut whole, &with, &mut go_on).unwrap();
+            let window = Window::of(&wide).unwrap();
+            let mut part = Model { parameters: window.take(&put), ..begun };
+            train(&task, window.data(), None, &mut part, &with, &mut go_on).unwrap();
+            put_back(&mut put, window.touched(), &part.parameters, &with.fades(150), with.threads);
+            assert!(put == whole.parameters && part.intercept == whole.intercept, "{with:?}");
+        }
+    }
+}
+
 /// T-COP-10 as the specification has it: all of its thread counts, 20 epochs, larger data. Some minutes: `make equality`.
 #[test]
 #[ignore = "minutes"]

@@ -143,7 +143,7 @@ struct Part<'a> {
 
 /// What decay alone makes of a weight of 1 in the course of an epoch, which is run in parts: at the end of each it is taken
 /// into the weights.
-struct Scales {
+pub(super) struct Scales {
     /// Before the step of each sample; 1 where a part begins.
     before: Arc<[f64]>,
     /// What is run of the epoch between two barriers, and the scale at its end.
@@ -151,12 +151,17 @@ struct Scales {
 }
 
 impl Scales {
-    fn of(steps: &Steps, epoch: u32, samples: u32) -> Scales {
+    pub(super) fn of(steps: &Steps, epoch: u32, samples: u32) -> Scales {
         let epoch = steps.epoch(epoch);
         match steps.same(&epoch).map(|size| steps.leaves(size)) {
             Some(leaves) => Scales::leaving(samples, |_| leaves),
             None => Scales::leaving(samples, |position| steps.leaves(steps.size(&epoch, position))),
         }
+    }
+
+    /// What each part leaves of a weight.
+    pub(super) fn factors(&self) -> impl Iterator<Item = f64> + '_ {
+        self.parts.iter().map(|&(_, scale)| scale)
     }
 
     /// Where the step at each position leaves so much.

@@ -55,16 +55,23 @@ impl Factorisation {
 
     /// The prediction for each sample, from vectors one after the other; a row or column beyond them counts as zeros.
     pub fn predictions(&self, data: &Dataset<'_>, vectors: &[f64], intercept: f64) -> Vec<f64> {
+        let mut told = Vec::with_capacity(data.len());
+        self.predict(data, vectors, intercept, |prediction| told.push(prediction));
+        told
+    }
+
+    /// Hands out [`Factorisation::predictions`] one after the other, and keeps none.
+    pub fn predict(&self, data: &Dataset<'_>, vectors: &[f64], intercept: f64, mut each: impl FnMut(f64)) {
         let vector = |feature: u32| {
             let from = feature as usize * self.rank;
             vectors.get(from..from + self.rank).unwrap_or(&[])
         };
-        with_rows!(data, rows => (0..data.len()).map(|row| match rows.sample(row) {
+        with_rows!(data, rows => (0..data.len()).for_each(|row| each(match rows.sample(row) {
             Sample { features: &[row, column], values: [a, b], .. } => {
                 product(vector(row), vector(column)) * (a.wide() * b.wide()) + intercept
             }
             _ => intercept,
-        }).collect())
+        })))
     }
 
     /// What is minimised, divided by the number of samples.
