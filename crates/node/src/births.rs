@@ -140,8 +140,17 @@ impl Births {
             None => (random.next_u64(), Vec::new()),
         };
         past.drain(..past.len().saturating_sub(PAST));
-        // A journal that is not synced may count a start again, after a power failure.
-        let next = past.iter().map(|start| start.number).max().map_or(1, |last| last.saturating_add(1));
+        let last = past.iter().map(|start| start.number).max().unwrap_or(0);
+        if incarnation <= last {
+            tracing::error!(
+                "{}: the journal of this node is older than this file, which knows of start {last}, and this is the journal's start \
+                 {incarnation}: an old copy of the journal was put in its place, or `fsync` was off when the power failed. What \
+                 this node has acknowledged in between is not in it: stop it, and replace it by an empty one (see \
+                 docs/operations.md)",
+                PEERS.path(data).display()
+            );
+        }
+        let next = last.saturating_add(1);
         let start = Start { number: incarnation.max(next), salt: random.next_u64() };
         let starts = past.iter().copied().chain([start]).collect();
         known.insert(me, Known { birth, starts });

@@ -35,6 +35,9 @@ pub struct Io {
     kept: bool,
     /// Since when records that are in no haste were not handed over.
     lazy_since: Option<Instant>,
+    /// How much was durable, and since when no more is, where there is more to write.
+    stands: Option<(u64, Instant)>,
+    hangs: bool,
 }
 
 /// Where a shard's records go: the journal's thread, or a test's stand-in.
@@ -145,6 +148,10 @@ const LAZY_SPAN: Span = Span::from_millis(5);
 /// Bytes of them at most.
 const LAZY_BYTES: usize = 256 << 10;
 
+/// A disk that has made nothing durable for so long, and has something to write, hangs: longer than the largest write takes
+/// on a slow one.
+const HANGS: Span = Span::from_secs(3);
+
 impl Io {
     /// The queues of a shard of `node` whose journal ends at `written`, all of it durable.
     pub fn new(node: NodeId, ledger: Box<dyn Ledger>, written: u64) -> Io {
@@ -163,6 +170,8 @@ impl Io {
             awaited: false,
             kept: false,
             lazy_since: None,
+            stands: None,
+            hangs: false,
         }
     }
 
@@ -246,6 +255,34 @@ impl Io {
     /// When records that are in no haste are handed over; [`Instant::MAX`] where there are none.
     pub fn lazy_due(&self) -> Instant {
         self.lazy_since.map_or(Instant::MAX, |since| since + LAZY_SPAN)
+    }
+
+    /// Looks how far the disk is, and whether it goes on.
+    ///
+    /// # Errors
+    /// The journal has failed, which ends the node.
+    pub fn look_at_disk(&mut self) -> Result<(), JournalError> {
+        self.durable = self.ledger.durable()?;
+        let (durable, now) = (self.durable, self.now);
+        let behind = durable < self.written;
+        let stands = self.stands.filter(|(at, _)| *at == durable).unwrap_or((durable, now));
+        self.stands = behind.then_some(stands);
+        let hangs = behind && now.since(stands.1) >= HANGS;
+        match (std::mem::replace(&mut self.hangs, hangs), hangs) {
+            (false, true) => tracing::error!(
+                "the disk of the journal has made nothing durable for {HANGS}: this node is not ready, and what waits for the disk \
+                 says nothing, so that the other nodes go on without it; see whether the disk or its volume hangs"
+            ),
+            (true, false) => tracing::warn!("the disk of the journal goes on, and so does this node"),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Whether the disk has made nothing durable for long, although there is something to write. Who waits for it is to be
+    /// taken for dead and done without, as its host would be: it is still quick to say that it lives.
+    pub fn hangs(&self) -> bool {
+        self.hangs
     }
 
     /// The journal.

@@ -242,7 +242,7 @@ impl Shard {
             self.io.submit()?;
             self.settle();
             self.io.submit()?;
-            self.io.durable = self.io.ledger().durable()?;
+            self.io.look_at_disk()?;
             self.release();
             if !quiet {
                 return Ok(true);

@@ -167,7 +167,7 @@ impl Parser<'_> {
 
     fn nodes(&mut self, sections: Vec<Section<'_>>, regions: &[Located<Region>]) -> Vec<(u32, Node)> {
         let mut nodes: Vec<(u32, Node)> = Vec::new();
-        let mut addresses: BTreeMap<Address, (u32, String)> = BTreeMap::new();
+        let mut addresses: BTreeMap<(Option<String>, Address), (u32, String)> = BTreeMap::new();
         for mut section in sections {
             let name = section.required_text("name", "va1", self.mistakes);
             if let Some(name) = &name {
@@ -193,14 +193,20 @@ impl Parser<'_> {
                 }
                 found.map_or(RegionId(0), |region| region.value.id)
             });
+            // The loopback of another machine is another one.
+            let mut machine = None;
             let [peer, redis, grpc, http] = ["listen", "redis", "grpc", "http"].map(|key| {
                 let found = section.address(key, self.mistakes)?;
-                if let Some((line, user)) = addresses.get(&found.value) {
+                if key == "listen" {
+                    machine = Some(found.value.host().to_owned());
+                }
+                let place = (machine.clone().filter(|_| found.value.is_loopback()), found.value.clone());
+                if let Some((line, user)) = addresses.get(&place) {
                     let wrong = format!("{key} = \"{}\" is already {user}, on line {line}", found.value);
                     section.refuse(self.mistakes, found.line, wrong, "give each socket a port of its own");
                 }
                 let user = format!("{key} of {}", section.title);
-                addresses.entry(found.value.clone()).or_insert((found.line, user));
+                addresses.entry(place).or_insert((found.line, user));
                 Some(found.value)
             });
             let idle_poll = section.read("idle_poll", self.mistakes, |value| {

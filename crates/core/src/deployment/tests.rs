@@ -320,6 +320,26 @@ fn addresses_are_read_and_loopback_is_known() {
     }
 }
 
+/// Each machine has a loopback of its own, and whoever asks there asks the node on that machine.
+#[test]
+fn nodes_of_different_machines_may_listen_on_the_same_port_of_loopback() {
+    let file = |second: &str| {
+        let node = |name: &str, host: &str| {
+            format!(
+                "[[node]]\nname = \"{name}\"\nregion = \"R\"\nlisten = \"{host}:7400\"\nhttp = \"127.0.0.1:9000\"\n"
+            )
+        };
+        let text = "cluster = \"c\"\n[security]\ninsecure = true\n[[region]]\nname = \"R\"\n".to_owned();
+        let keyspace = "[[keyspace]]\nname = \"main\"\nprotocol = \"multipaxos\"\nreplicas = [\"R\"]\n";
+        text + &node("a", "10.0.0.1") + &node("b", second) + keyspace
+    };
+    let wrong = |host| parse(&file(host), "x.toml").map(drop).map_err(|errors| errors.to_string());
+    let same = wrong("10.0.0.1").unwrap_err();
+    assert!(same.contains("http = \"127.0.0.1:9000\" is already http of node \"a\""), "{same}");
+    let other = wrong("10.0.0.2").err().unwrap_or_default();
+    assert!(!other.contains("already"), "{other}");
+}
+
 #[test]
 fn near_names_are_found_and_far_ones_are_not() {
     let names = ["multipaxos", "mencius", "epaxos"];

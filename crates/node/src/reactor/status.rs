@@ -456,7 +456,7 @@ impl Reporter {
             incarnation: self.incarnation,
             uptime_seconds: node.uptime_seconds,
             stopping,
-            ready: !stopping && keyspaces.iter().all(|keyspace| keyspace.ready),
+            ready: !stopping && !shard.io().hangs() && keyspaces.iter().all(|keyspace| keyspace.ready),
             unsafe_fsync_off: node.unsafe_fsync_off,
             clients: clients.len(),
             keyspaces,

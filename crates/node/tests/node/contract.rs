@@ -382,3 +382,41 @@ fn the_next_snapshot_waits_for_as_many_bytes_as_the_last_one_has() {
     let third = records_until_due(&mut host, 10_000).unwrap();
     assert!(third >= 100 * first, "after a snapshot of {bytes} bytes, {third}");
 }
+
+/// Others take it for dead and go on without it; who waits for no disk there goes on as well.
+#[test]
+fn what_waits_for_a_disk_that_hangs_is_silent_until_it_goes_on() {
+    let log = Log::default();
+    let mut host = Host::default();
+    host.reset(2, &log);
+    let id = |node, instance| ProcessId { node: NodeId(node), instance, ..ProcessId::from_u64(0) };
+    let (writer, reader, other) = (id(0, 0), id(0, 1), id(1, 0));
+    for process in [writer, reader, other] {
+        host.start::<Probe>(process, ProbeSetup::new(&log));
+    }
+    let mut asked = 0;
+    let mut say = |host: &mut Host, from, to, label| {
+        asked += 1;
+        host.request(from, Ticket(asked), vec![Act::SendAhead(to, label, Vec::new())]);
+        host.quiesce();
+    };
+    host.freeze_disk(NodeId(0));
+    host.request(writer, Ticket(100), vec![Act::Record(1), Act::Send(other, 4, Vec::new())]);
+    host.quiesce();
+    host.run_for(Span::from_millis(2_900));
+    say(&mut host, writer, other, 1);
+    assert_eq!(log.received(other), [1], "a slow disk is none that hangs");
+    host.run_for(Span::from_millis(200));
+    say(&mut host, writer, other, 2);
+    say(&mut host, writer, reader, 2);
+    say(&mut host, writer, writer, 2);
+    say(&mut host, reader, other, 3);
+    assert_eq!(log.received(other), [1, 3]);
+    assert_eq!((log.received(reader), log.received(writer)), (vec![], vec![2]));
+    assert!(host.node(NodeId(0)).shard.as_mut().unwrap().io().hangs());
+    host.thaw_disk(NodeId(0));
+    host.quiesce();
+    say(&mut host, writer, other, 5);
+    assert_eq!(log.received(other), [1, 3, 4, 5], "what was held leaves, and it speaks again");
+    assert!(!host.node(NodeId(0)).shard.as_mut().unwrap().io().hangs());
+}

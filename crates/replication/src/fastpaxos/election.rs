@@ -167,7 +167,12 @@ impl<V: Ordered> Order<V> {
 
     /// The timer of campaigns. Who has not promised is asked often, so that none of them thinks the candidate dead.
     pub(super) fn press(&mut self, effects: &mut Effects<Self>) {
-        let Role::Candidate(campaign) = &self.role else { return self.give_up_campaign(effects) };
+        let Role::Candidate(campaign) = &mut self.role else { return self.give_up_campaign(effects) };
+        if campaign.from < self.decided {
+            // Whoever has decided as much refuses it, and fast votes went on deciding when it began.
+            let end = campaign.end.take();
+            return self.campaign(end, effects);
+        }
         if campaign.gathering.is_over(effects.now()) {
             return self.give_up_campaign(effects);
         }

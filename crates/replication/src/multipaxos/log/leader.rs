@@ -56,6 +56,9 @@ struct Flight {
 /// Slots whose votes are asked for again in one heartbeat.
 const RESEND_SLOTS: usize = 64;
 
+/// What waits for the disk here to be less busy waits no longer than this: some syncs of a good one.
+const GATHER_MAX: Span = Span::from_millis(20);
+
 impl Reign {
     /// Whether those of these members that were heard of lately, with `me` among them if it is one, are a quorum.
     pub(super) fn hears_quorum(&self, of: &Configuration, me: ReplicaId, now: Instant) -> bool {
@@ -216,7 +219,7 @@ impl<V: Wire> Log<V> {
                 self.collect(effects);
             }
         }
-        if self.gathers() {
+        if self.gathers(effects.now()) {
             return;
         }
         while !self.queue.values.is_empty() && self.has_room() {
@@ -237,10 +240,12 @@ impl<V: Wire> Log<V> {
     }
 
     /// Whether what waits goes on waiting while the disk here is busy with what was proposed before: where
-    /// replicas are near, syncs are what bounds the rate, and fewer, larger ones serve more.
-    fn gathers(&self) -> bool {
+    /// replicas are near, syncs are what bounds the rate, and fewer, larger ones serve more. Not for long: the others' disks
+    /// are a majority without this one.
+    fn gathers(&self, now: Instant) -> bool {
         let Role::Leader(reign) = &self.role else { return false };
         self.parameters.gather
+            && now.since(self.queue.since) < GATHER_MAX
             && reign.next > self.decided.min(reign.durable)
             && self.queue.values.len() < self.parameters.batch_commands
             && self.queue.bytes < self.parameters.batch_bytes

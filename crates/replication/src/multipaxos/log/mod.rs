@@ -624,7 +624,8 @@ impl<V: Wire> Log<V> {
                 effects.disarm(Timer::Wait);
                 effects.mark(Note::Follows);
                 if let Some(task) = reign.task {
-                    effects.complete(task.ticket, task.end(self.promise.ballot()));
+                    // Whose ballot ends it may have been told by another before it comes itself.
+                    effects.complete(task.ticket, task.end(self.promise.ballot().max(self.seen)));
                 }
                 self.dropped = true;
                 self.announced.iter_mut().for_each(VecDeque::clear);

@@ -1,6 +1,6 @@
 //! Bugs that were found once, each by its story.
 
-use super::{Log, Member, Message, Record, Report, Role as Part, Setup, Timer, Value};
+use super::{Answer, Log, Member, Message, Record, Report, Role as Part, Setup, Timer, Value};
 use crate::Tuning as _;
 use crate::multipaxos::{Form, Parameters};
 use crate::order::{Order as _, Ordered};
@@ -37,6 +37,7 @@ struct Follower {
     records: Vec<Record<u8>>,
     /// What it has sent and nobody has got.
     sent: Vec<(ProcessId, Message<u8>)>,
+    answers: Vec<Answer>,
     now: Instant,
 }
 
@@ -58,6 +59,7 @@ impl Follower {
             outbox: Outbox::new(process(node), Random::seeded(1)),
             records: Vec::new(),
             sent: Vec::new(),
+            answers: Vec::new(),
             now: Instant::from_nanos(1),
         }
     }
@@ -77,6 +79,7 @@ impl Follower {
                     self.sent.push((to, message.clone()));
                     said.push(message);
                 }
+                Effect::Complete { outcome, .. } => self.answers.push(outcome),
                 _ => {}
             }
         }
@@ -310,7 +313,7 @@ fn a_state_that_a_leader_takes_in_ends_the_change_before_it() {
         let wait = setup(form).parameters.lease_length * 2;
         group.iter_mut().for_each(|one| one.now = one.now + wait);
         group[1].run(Log::campaign);
-        talk_but(&mut group, &[1, 2], votes);
+        talk_but(&mut group, &[0, 1, 2], votes);
         assert!(group[1].log.leads(), "{form:?}");
         let leader = &mut group[1];
         leader.run(|log, effects| {
@@ -319,8 +322,30 @@ fn a_state_that_a_leader_takes_in_ends_the_change_before_it() {
             log.settle(effects);
         });
         let proposed = |value: &Value<u8>| {
-            leader.sent.iter().any(|(_, said)| matches!(said, Message::Accept { value: said, .. } if said == value))
+            leader
+                .sent
+                .iter()
+                .any(|(_, said)| matches!(said, Message::Accept { value: said, .. } if said == value))
         };
         assert!(proposed(&Value::NoOp) && proposed(&batch(7)), "{form:?}");
     }
+}
+
+#[test]
+fn who_hears_of_its_heir_from_a_third_has_handed_over() {
+    let mut group = [0, 1, 2].map(|node| Follower::on(node, Form::Slots));
+    group[0].run(Log::campaign);
+    talk(&mut group, &[0, 1, 2]);
+    group[0].run(|log, effects| log.on_change(Ticket(1), Change::Lead(NodeId(1)), effects));
+    let asked = |said: &Message<u8>| matches!(said, Message::Prepare { .. });
+    for (to, message) in std::mem::take(&mut group[0].sent) {
+        assert_eq!(to, process(1));
+        group[1].run(|log, effects| log.receive(process(0), message, effects));
+    }
+    talk(&mut group, &[1, 2]);
+    assert!(group[1].log.leads() && group[0].log.leads(), "it has not heard of its heir yet");
+    group[0].run(Log::beat);
+    talk_but(&mut group, &[0, 2], asked);
+    assert!(!group[0].log.leads());
+    assert_eq!(group[0].answers, [Ok(())]);
 }

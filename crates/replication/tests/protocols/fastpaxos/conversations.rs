@@ -6,6 +6,7 @@ use expect_test::expect;
 use isochrone_core::NodeId;
 use isochrone_replication::fastpaxos::{Family, Learners, Placement};
 use isochrone_replication::service::Reply;
+use isochrone_replication::{Change, Outcome};
 
 fn talk() -> Talk<Family> {
     Talk::new(0, |placement: &mut Placement<Machine>| {
@@ -100,4 +101,23 @@ fn two_that_collide_are_recovered() {
         543 replica A -> replica C (ahead): Commit entries: [(s2, Yours(10799179571098807975))], decided: s3
         553 answer: Replied(Ok)
     "#]]);
+}
+
+/// Fast votes go on deciding when the heir begins, and who has decided more refuses it: it begins again behind that.
+#[test]
+fn leadership_is_handed_over_while_commands_come() {
+    for phase in 0..25 {
+        let mut talk = talk();
+        talk.pass(500);
+        for millis in 0..1_500 {
+            if millis % 25 == 0 {
+                talk.ask(C, set("x"));
+            }
+            if millis == 200 + phase {
+                talk.change(Change::Lead(B));
+            }
+            talk.pass(1);
+        }
+        assert!(talk.answers.0.contains(&Outcome::Changed), "{phase} ms behind a command");
+    }
 }
