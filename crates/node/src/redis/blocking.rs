@@ -4,7 +4,8 @@
 //! takes up nothing more, and asks again when a key is said to have been given something ([`crate::hub`]).
 //! Since news may be lost and keys be filled where nobody notices (by a restore, a rename on a node that has
 //! not heard of us), it also looks once a second whether a key exists. Every attempt is an ordinary command
-//! of the keyspace's protocol: what it pops is popped once.
+//! of the keyspace's protocol: what it pops is popped once. Of several keys one may hold another type meanwhile: an attempt
+//! that has met it asks what each of them holds, and tries those that are of the type it waits for.
 //!
 //! Of every element that came somebody is told who looks: where that one takes another, or cannot take it, those behind it
 //! are ([`Hub::unwait`], [`Hub::passes`]).
@@ -93,6 +94,17 @@ enum Step {
     Look,
     /// The command itself.
     Attempt,
+    /// An attempt has met a key of another type: what each of them holds.
+    Kinds,
+    /// The command for those keys that are of the type it waits for.
+    Narrowed,
+}
+
+impl Step {
+    /// Whether it may have taken an element, so that its answer is to be waited for.
+    fn attempts(self) -> bool {
+        matches!(self, Step::Attempt | Step::Narrowed)
+    }
 }
 
 /// What an answer means to a command that waits.
@@ -153,7 +165,7 @@ pub(crate) fn heard(
 ) -> Heard {
     let step = std::mem::replace(&mut blocked.step, Step::Nothing);
     let (outcome, whole) = blocked.unwrapped(outcome);
-    let outcome = blocked.resolved(outcome);
+    let outcome = if step == Step::Kinds { outcome } else { blocked.resolved(outcome) };
     let other = matches!(&outcome, Outcome::Done(Response::Error(Refusal::WrongType)));
     let refused = matches!(&outcome, Outcome::Refused(_));
     // Keys that have moved apart since do not come together by waiting.
@@ -167,9 +179,20 @@ pub(crate) fn heard(
             blocked.ask(Step::Attempt, context, requests);
             return Heard::Waits;
         }
+        (Outcome::Done(Response::Array(kinds)), Step::Kinds) => match blocked.narrowed(kinds) {
+            Some(operation) => {
+                blocked.send(Step::Narrowed, operation, context, requests);
+                return Heard::Waits;
+            }
+            None => true,
+        },
         // A look that failed is one that saw nothing.
-        (_, Step::Look) => true,
+        (_, Step::Look | Step::Kinds) => true,
         (Outcome::Done(Response::Nil | Response::NilArray), _) => true,
+        _ if other && blocked.waits && blocked.keys.len() > 1 => {
+            blocked.ask(Step::Kinds, context, requests);
+            return Heard::Waits;
+        }
         // Whoever waits already goes on where a key now holds another type, or the keyspace is away; but not where what it
         // would move has nowhere to go.
         _ if other => blocked.waits && !whole,
@@ -186,6 +209,8 @@ pub(crate) fn heard(
     match step {
         Step::Attempt if other || refused => hub.passes(connection),
         Step::Attempt => hub.found_nothing(connection),
+        // Of the keys that it has left out others may want what is there.
+        Step::Kinds | Step::Narrowed => hub.passes(connection),
         Step::Look | Step::Nothing => {}
     }
     if let Some(end) = blocked.end(context.now) {
@@ -227,6 +252,32 @@ impl Blocked {
         }
     }
 
+    /// The command for those of its keys that are of the type it waits for, given what each holds; none where none is.
+    fn narrowed(&self, kinds: &[Response]) -> Option<Operation> {
+        let mut operation = self.operation.clone();
+        let wanted = match &operation {
+            Operation::LMPop { .. } => Kind::List,
+            Operation::ZMPop { .. } => Kind::SortedSet,
+            Operation::XRead { .. } => Kind::Stream,
+            _ => return None,
+        };
+        let mut fits = kinds.iter().map(|kind| *kind == Response::Kind(wanted));
+        if !fits.clone().any(|fits| fits) {
+            return None;
+        }
+        // Its keys are in the order in which it names them.
+        match &mut operation {
+            Operation::LMPop { keys, .. } | Operation::ZMPop { keys, .. } => {
+                *keys = keys.iter().filter(|_| fits.next() == Some(true)).cloned().collect();
+            }
+            Operation::XRead { read } => {
+                Arc::make_mut(read).streams.retain(|_| fits.next() == Some(true));
+            }
+            _ => return None,
+        }
+        Some(operation)
+    }
+
     /// A read of streams that found nothing has been told what `$` meant: that is where it goes on.
     fn resolved(&mut self, outcome: Outcome) -> Outcome {
         let (Operation::XRead { read }, Outcome::Done(Response::Array(ids))) = (&self.operation, &outcome)
@@ -257,19 +308,19 @@ impl Blocked {
     pub(crate) fn filled(&mut self, context: &mut Context<'_>, requests: &mut Vec<Request>) {
         match self.step {
             Step::Nothing => self.ask(Step::Attempt, context, requests),
-            Step::Look | Step::Attempt => self.again = true,
+            Step::Look | Step::Attempt | Step::Kinds | Step::Narrowed => self.again = true,
         }
     }
 
     /// CLIENT UNBLOCK. How it ends, unless it does when an attempt under way is answered.
     pub(crate) fn unblock(&mut self, error: bool, now: Instant) -> Option<Outcome> {
         self.unblocked = Some(error);
-        if self.step == Step::Attempt { None } else { self.end(now) }
+        if self.step.attempts() { None } else { self.end(now) }
     }
 
     /// Time has passed. How it ends, where it does.
     pub(crate) fn tick(&mut self, context: &mut Context<'_>, requests: &mut Vec<Request>) -> Option<Outcome> {
-        if self.step == Step::Attempt {
+        if self.step.attempts() {
             return None;
         }
         if let Some(end) = self.end(context.now) {
@@ -295,7 +346,6 @@ impl Blocked {
     }
 
     fn ask(&mut self, step: Step, context: &mut Context<'_>, requests: &mut Vec<Request>) {
-        self.step = step;
         if step == Step::Attempt {
             self.again = false;
             context.hub.looks(self.connection);
@@ -308,6 +358,10 @@ impl Blocked {
                 }
                 _ => Operation::Exists { keys: self.keys.iter().cloned().collect() },
             },
+            Step::Kinds => Operation::Transaction {
+                watched: [].into(),
+                operations: self.keys.iter().map(|key| Operation::Type { key: key.clone() }).collect(),
+            },
             _ => match &self.operation {
                 Operation::LMove { source, .. } => Operation::Transaction {
                     watched: [].into(),
@@ -316,6 +370,11 @@ impl Blocked {
                 operation => operation.clone(),
             },
         };
+        self.send(step, operation, context, requests);
+    }
+
+    fn send(&mut self, step: Step, operation: Operation, context: &Context<'_>, requests: &mut Vec<Request>) {
+        self.step = step;
         let command = Command::new(context.stamp, operation);
         requests.push(Request { id: self.id, ask: Ask::Execute { keyspace: self.keyspace, command } });
     }

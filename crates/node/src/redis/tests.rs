@@ -334,6 +334,8 @@ fn parse_response(text: &str) -> Response {
         "double" => Response::Double(Score::new(rest.parse().unwrap()).unwrap()),
         "hash" => Response::Kind(Kind::Hash),
         "list" => Response::Kind(Kind::List),
+        "stream" => Response::Kind(Kind::Stream),
+        "none" => Response::Kind(Kind::None),
         "array" => Response::Array(list()),
         "set" => Response::Set(list()),
         "pairs" => Response::Pairs(pairs()),

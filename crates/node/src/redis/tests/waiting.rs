@@ -183,6 +183,81 @@ fn what_comes_while_an_attempt_is_under_way_leads_to_another() {
     );
 }
 
+/// Else who waits for the others would wait for as long as that one is there.
+#[test]
+fn where_a_key_is_of_another_type_the_others_are_tried() {
+    check(
+        "> BLPOP a b c 0
+         < 0 nilarray
+         ! fill b
+         < 0 wrongtype
+         ! fill c
+         < 0 array hash, none, none
+         < 0 wrongtype
+         < 0 array hash, list, list
+         < 0 popped bulk b, bulk v
+         > XREAD BLOCK 3000 STREAMS s t 1-1 2-2
+         < 1 nilarray
+         ! fill t
+         < 1 wrongtype
+         < 1 array hash, stream
+         < 1 nilarray
+         ! fill t
+         < 1 wrongtype
+         + 3",
+        expect![[r#"
+            > BLPOP a b c 0
+              ask 0 k1 LMPop { keys: ["a", "b", "c"], side: Left, count: 1 }
+              reads no further
+            < 0 nilarray
+              reads no further
+            ! fill b
+              ask 0 k1 LMPop { keys: ["a", "b", "c"], side: Left, count: 1 }
+              reads no further
+            < 0 wrongtype
+              ask 0 k1 Transaction { watched: [], operations: [Type { key: "a" }, Type { key: "b" }, Type { key: "c" }] }
+              reads no further
+            ! fill c
+              reads no further
+            < 0 array hash, none, none
+              ask 0 k1 LMPop { keys: ["a", "b", "c"], side: Left, count: 1 }
+              reads no further
+            < 0 wrongtype
+              ask 0 k1 Transaction { watched: [], operations: [Type { key: "a" }, Type { key: "b" }, Type { key: "c" }] }
+              reads no further
+            < 0 array hash, list, list
+              ask 0 k1 LMPop { keys: ["b", "c"], side: Left, count: 1 }
+              reads no further
+            < 0 popped bulk b, bulk v
+              *2·$1·b·$1·v·
+            > XREAD BLOCK 3000 STREAMS s t 1-1 2-2
+              ask 1 k1 XRead { read: StreamRead { streams: [("s", After(StreamId { millis: 1, sequence: 1 })), ("t", After(StreamId { millis: 2, sequence: 2 }))], count: 0, resolve: false } }
+              reads no further
+            < 1 nilarray
+              reads no further
+            ! fill t
+              ask 1 k1 XRead { read: StreamRead { streams: [("s", After(StreamId { millis: 1, sequence: 1 })), ("t", After(StreamId { millis: 2, sequence: 2 }))], count: 0, resolve: false } }
+              reads no further
+            < 1 wrongtype
+              ask 1 k1 Transaction { watched: [], operations: [Type { key: "s" }, Type { key: "t" }] }
+              reads no further
+            < 1 array hash, stream
+              ask 1 k1 XRead { read: StreamRead { streams: [("t", After(StreamId { millis: 2, sequence: 2 }))], count: 0, resolve: false } }
+              reads no further
+            < 1 nilarray
+              reads no further
+            ! fill t
+              ask 1 k1 XRead { read: StreamRead { streams: [("s", After(StreamId { millis: 1, sequence: 1 })), ("t", After(StreamId { millis: 2, sequence: 2 }))], count: 0, resolve: false } }
+              reads no further
+            < 1 wrongtype
+              ask 1 k1 Transaction { watched: [], operations: [Type { key: "s" }, Type { key: "t" }] }
+              reads no further
+            + 3
+              *-1·
+        "#]],
+    );
+}
+
 #[test]
 fn a_wait_is_ended_from_outside() {
     let mut world = World::new(Login::Open);
