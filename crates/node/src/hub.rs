@@ -344,6 +344,12 @@ impl Hub {
         self.members.get(&connection).is_some_and(Member::waits)
     }
 
+    /// Whether it was told of elements of a key that it waits for, and has not said what became of them.
+    pub fn is_told(&self, connection: u64) -> bool {
+        let mut told = self.members.get(&connection).into_iter().flat_map(|member| member.waits.values());
+        told.any(|told| told.since + told.before > 0)
+    }
+
     /// How many connections wait for a key, or for copies.
     pub fn waiters(&self) -> usize {
         self.members.values().filter(|member| member.waits()).count()

@@ -503,6 +503,8 @@ impl State {
                     Step::Taken
                 }
             },
+            // Who waits is given first what was pushed before this in the pipeline.
+            Action::Local(_) if spec.name == "client|unblock" && self.pipeline.waiting() > 0 => Step::Stalled,
             Action::Local(answer) => {
                 self.local(spec, answer, args, context, sink.out);
                 taken
@@ -851,11 +853,10 @@ impl State {
             self.fall_behind(context);
             return;
         }
+        let mut filled = false;
         if let Outcome::Done(response) = &outcome {
             waiting.lookups.count(response, &mut context.counters.lookups);
-            if !response.is_error() {
-                waiting.fills.tell(context.hub, context.now);
-            }
+            filled = !response.is_error();
         }
         let mut muted = waiting.muted;
         let mut bytes_of_login = Vec::new();
@@ -874,6 +875,10 @@ impl State {
                 self.unmute();
             }
             _ => {}
+        }
+        // Whom a transaction has told to wait no longer is given nothing of it, wherever in it that stands.
+        if filled {
+            waiting.fills.tell(context.hub, context.now);
         }
         self.finishing.take_if(|exec| *exec == id);
         let version = waiting.version;

@@ -2,6 +2,7 @@
 
 use super::{World, play, talk};
 use crate::gateway::{Durability, Login};
+use crate::hub::Notice;
 use expect_test::{Expect, expect};
 
 #[track_caller]
@@ -273,6 +274,28 @@ fn a_wait_is_ended_from_outside() {
     assert_eq!(play(&mut world, "> CLIENT UNBLOCK 9 ; CLIENT UNBLOCK x"), {
         "> CLIENT UNBLOCK 9 ; CLIENT UNBLOCK x\n  :0·-ERR value is not an integer or out of range·\n"
     });
+    // Of what a transaction pushes, nothing is for whom it tells to wait no longer; what was pushed before in the pipeline is.
+    let (unblock, filled) = (Notice::Unblock { error: false }, Notice::Filled);
+    for (waiter, script, id, outcome, replies, mail) in [
+        (
+            20,
+            "MULTI ; CLIENT UNBLOCK 20 ; RPUSH l 1 ; EXEC",
+            2,
+            "array int 1",
+            "*2·:1·:1·",
+            [&unblock, &filled],
+        ),
+        (21, "RPUSH l 1 ; CLIENT UNBLOCK 21 ; PING", 3, "int 1", "  :1·:0·+PONG·", [&filled, &unblock]),
+    ] {
+        world.hub.wait(waiter, isochrone_core::KeyspaceId(1), &["l".into()]);
+        world.receive(&script.split(" ; ").flat_map(super::encode_line).collect::<Vec<_>>());
+        assert!(world.hub.take_mail().is_empty(), "{script}");
+        world.transcript();
+        world.answer(id, super::parse_outcome(outcome));
+        assert!(world.transcript().contains(replies), "{script}");
+        assert_eq!(world.hub.take_mail(), mail.map(|notice| (waiter, notice.clone())), "{script}");
+        world.hub.unwait(waiter);
+    }
 }
 
 #[test]
