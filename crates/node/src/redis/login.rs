@@ -51,7 +51,13 @@ pub(crate) fn auth(state: &mut State, args: Args<'_>, context: &mut Context<'_>,
 
 /// `HELLO [protover [AUTH username password] [SETNAME clientname]]`
 pub(crate) fn hello(state: &mut State, args: Args<'_>, context: &mut Context<'_>, sink: &mut Sink<'_>) {
-    match parse_hello(state, args) {
+    let parsed = parse_hello(state, args);
+    if let Ok((greeting, _)) = &parsed
+        && greeting.version != state.version
+    {
+        tell_own(state, context, sink);
+    }
+    match parsed {
         Err(complaint) => state.complain(&complaint, context, sink.out),
         Ok((greeting, Some((user, password)))) => {
             check(state, user, password, Some(greeting), context, sink);
@@ -209,9 +215,7 @@ fn greet(number: u64, reply: &mut Reply<'_>) {
 pub(crate) fn reset(state: &mut State, context: &mut Context<'_>, sink: &mut Sink<'_>) {
     state.queue = None;
     state.watches.clear();
-    let mut told = Vec::new();
-    pubsub::tell_own(state, context, &mut Reply::new(&mut told, state.version));
-    state.pipeline.write(sink.out, |out| out.extend_from_slice(&told));
+    tell_own(state, context, sink);
     context.hub.leave(state.number);
     state.subscribed = 0;
     state.mute = Mute::Off;
@@ -228,6 +232,13 @@ pub(crate) fn reset(state: &mut State, context: &mut Context<'_>, sink: &mut Sin
         client.user = acl::DEFAULT.to_owned();
     }
     state.reply(sink.out, |reply| reply.simple("RESET"));
+}
+
+/// What this connection has published to itself, before it speaks another version.
+fn tell_own(state: &mut State, context: &mut Context<'_>, sink: &mut Sink<'_>) {
+    let mut told = Vec::new();
+    pubsub::tell_own(state, context, &mut Reply::new(&mut told, state.version));
+    state.pipeline.write(sink.out, |out| out.extend_from_slice(&told));
 }
 
 /// `SELECT index`

@@ -68,7 +68,9 @@ fn add(
         Topic::Channel => channel(name),
         Topic::Pattern => super::args::pattern(name).map(Blob::new),
     });
-    for name in names.collect::<Result<Vec<_>, _>>()? {
+    let names = names.collect::<Result<Vec<_>, _>>()?;
+    tell_own(state, context, reply);
+    for name in names {
         context.hub.subscribe(state.number, topic, &name);
         state.subscribed = count(state, context);
         confirm(word(topic, "subscribe", "psubscribe"), Some(&name), state.subscribed, reply);
@@ -93,7 +95,7 @@ fn remove(state: &mut State, args: Args<'_>, context: &mut Context<'_>, reply: &
     }
 }
 
-/// Before a subscription ends: what this connection has published itself comes before that.
+/// Before a subscription begins or ends: what this connection has published itself comes before that.
 pub(crate) fn tell_own(state: &mut State, context: &mut Context<'_>, reply: &mut Reply<'_>) {
     if std::mem::take(&mut state.published) && state.subscribed > 0 {
         context.hub.take_messages(state.number).iter().for_each(|message| write(message, reply));

@@ -377,6 +377,7 @@ fn subscribers_are_told_what_is_published() {
          > UNSUBSCRIBE b ; UNSUBSCRIBE b ; PUNSUBSCRIBE
          > UNSUBSCRIBE ; UNSUBSCRIBE ; PUBSUB CHANNELS
          > HELLO 3 ; SUBSCRIBE a ; PUBSUB CHANNELS ; PUBSUB NUMSUB a b ; PUBLISH a me
+         > PUBLISH a one ; PSUBSCRIBE x* ; PUBLISH a two ; HELLO 2
          > RESET ; PUBSUB CHANNELS ; PUBLISH a nobody
          > CLIENT REPLY OFF ; PING ; SUBSCRIBE a ; UNSUBSCRIBE ; CLIENT REPLY ON ; CLIENT REPLY SKIP ; SUBSCRIBE a ; PING",
         expect![[r#"
@@ -395,6 +396,8 @@ fn subscribers_are_told_what_is_published() {
               *3·$11·unsubscribe·$1·a·:0·*3·$11·unsubscribe·$-1·:0·*0·
             > HELLO 3 ; SUBSCRIBE a ; PUBSUB CHANNELS ; PUBSUB NUMSUB a b ; PUBLISH a me
               %7·$6·server·$5·redis·$7·version·$5·7.2.4·$5·proto·:3·$2·id·:7·$4·mode·$10·standalone·$4·role·$6·master·$7·modules·*0·>3·$9·subscribe·$1·a·:1·*1·$1·a·*4·$1·a·:1·$1·b·:0·:1·>3·$7·message·$1·a·$2·me·
+            > PUBLISH a one ; PSUBSCRIBE x* ; PUBLISH a two ; HELLO 2
+              :1·>3·$7·message·$1·a·$3·one·>3·$10·psubscribe·$2·x*·:2·:1·>3·$7·message·$1·a·$3·two·*14·$6·server·$5·redis·$7·version·$5·7.2.4·$5·proto·:2·$2·id·:7·$4·mode·$10·standalone·$4·role·$6·master·$7·modules·*0·
             > RESET ; PUBSUB CHANNELS ; PUBLISH a nobody
               +RESET·*0·:0·
             > CLIENT REPLY OFF ; PING ; SUBSCRIBE a ; UNSUBSCRIBE ; CLIENT REPLY ON ; CLIENT REPLY SKIP ; SUBSCRIBE a ; PING
