@@ -404,6 +404,10 @@ pub struct ClientView {
     pub last_command: &'static str,
     /// How many commands MULTI has queued, where there is one, and how many keys are watched.
     pub transaction: (Option<usize>, usize),
+    /// CLIENT NO-EVICT.
+    pub no_evict: bool,
+    /// CLIENT NO-TOUCH.
+    pub no_touch: bool,
     /// Bytes received and sent.
     pub traffic: (u64, u64),
 }

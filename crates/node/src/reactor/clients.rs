@@ -719,6 +719,8 @@ fn view(address: SocketAddr, local: SocketAddr, now: Instant) -> ClientView {
         protocol: 2,
         last_command: "",
         transaction: (None, 0),
+        no_evict: false,
+        no_touch: false,
         traffic: (0, 0),
     }
 }

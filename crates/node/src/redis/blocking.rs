@@ -17,7 +17,7 @@ use super::{complaint::Complaint, shape::Plan};
 use crate::gateway::{Ask, Context, Outcome, Request};
 use crate::hub::{Hub, RETRY};
 use isochrone_core::command::{
-    Chord, Command, GroupChange, GroupRead, Kind, Operation, ReadFrom, Refusal, Response, StreamId,
+    Chord, Command, GroupChange, GroupRead, Kind, Operation, ReadFrom, Refusal, Response, Score, StreamId,
     StreamRead,
 };
 use isochrone_core::{Blob, Instant, KeyspaceId, Span};
@@ -51,7 +51,8 @@ impl Patience {
 
     /// A time in seconds, with a fraction.
     pub(crate) fn parse(text: &[u8]) -> Result<Patience, Complaint> {
-        let seconds = super::args::exact(text).map(|score| score.get());
+        // What is beyond a double is a number to Redis, and out of range.
+        let seconds = Score::read(text).map(|score| score.get());
         let seconds = seconds.ok_or(Complaint::text("ERR timeout is not a float or out of range"))?;
         let millis = (seconds * 1000.0).ceil();
         if millis > i64::MAX as f64 {

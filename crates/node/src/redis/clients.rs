@@ -115,6 +115,8 @@ pub(crate) fn line(text: &mut String, number: u64, client: &ClientView, now: Ins
         (channels + patterns > 0, 'P'),
         (queued.is_some(), 'x'),
         (hub.waits(number), 'b'),
+        (client.no_evict, 'e'),
+        (client.no_touch, 'T'),
     ] {
         flags.extend(is.then_some(flag));
     }
@@ -211,9 +213,23 @@ pub(crate) fn set_info(
 }
 
 /// `CLIENT NO-EVICT ON|OFF`, `CLIENT NO-TOUCH ON|OFF`: nothing is evicted, so there is nothing to switch.
-pub(crate) fn switch(_: &mut State, args: Args<'_>, _: &mut Context<'_>, reply: &mut Reply<'_>) -> Answer {
-    if !args.at(2).eq_ignore_ascii_case(b"on") && !args.at(2).eq_ignore_ascii_case(b"off") {
-        return Err(Complaint::Syntax);
+/// But CLIENT LIST shows that it was.
+pub(crate) fn switch(
+    state: &mut State,
+    args: Args<'_>,
+    context: &mut Context<'_>,
+    reply: &mut Reply<'_>,
+) -> Answer {
+    let on = match args.at(2).to_ascii_lowercase().as_slice() {
+        b"on" => true,
+        b"off" => false,
+        _ => return Err(Complaint::Syntax),
+    };
+    if let Some(client) = context.clients.get_mut(&state.number) {
+        match args.at(1).eq_ignore_ascii_case(b"no-evict") {
+            true => client.no_evict = on,
+            false => client.no_touch = on,
+        }
     }
     reply.ok();
     Ok(())

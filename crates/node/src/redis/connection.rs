@@ -49,6 +49,8 @@ pub(crate) struct State {
     pub(crate) home: usize,
     /// The commands queued since MULTI.
     pub(crate) queue: Option<Queue>,
+    /// How many commands the EXEC has that is being carried out.
+    pub(crate) executing: Option<usize>,
     /// The keys watched.
     pub(crate) watches: Watches,
     /// CLIENT REPLY.
@@ -180,6 +182,7 @@ impl Connection {
                 keyspace,
                 home: keyspace,
                 queue: None,
+                executing: None,
                 watches: Watches::default(),
                 mute: Mute::Off,
                 blocked: None,
@@ -415,7 +418,8 @@ impl State {
     /// Keeps what CLIENT LIST shows of it.
     pub(crate) fn show(&self, client: &mut ClientView) {
         client.last_command = self.last_command;
-        client.transaction = (self.queue.as_ref().map(Queue::len), self.watches.len());
+        let queued = self.queue.as_ref().map(Queue::len);
+        client.transaction = (queued.or(self.executing), self.watches.len());
     }
 
     /// Where nobody needs to log in, nobody is a stranger, whoever came while that was otherwise neither, until it is again.
@@ -441,10 +445,13 @@ impl State {
                 return Step::Taken;
             }
             Err(complaint) => {
+                self.last_command = if let Complaint::Arity(name) = complaint { name } else { "" };
                 self.turn_down(args, complaint, context, sink.out);
                 return Step::Taken;
             }
         };
+        // Also what is refused from here on was the last command.
+        self.last_command = spec.name;
         let taken = if spec.name == "acl|setuser" { Step::Secret } else { Step::Taken };
         if self.allowance.is_some() && !spec.is(flag::NO_AUTH) {
             self.turn_down(args, Complaint::text("NOAUTH Authentication required."), context, sink.out);
@@ -463,7 +470,6 @@ impl State {
             self.turn_down(args, complaint, context, sink.out);
             return taken;
         }
-        self.last_command = spec.name;
         // What is queued is shown when it is executed.
         let never_queued = matches!(spec.action, Action::Control(control)
             if !matches!(control, Control::Auth | Control::Hello | Control::Watch));

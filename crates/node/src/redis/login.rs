@@ -218,7 +218,10 @@ pub(crate) fn reset(state: &mut State, context: &mut Context<'_>, sink: &mut Sin
     tell_own(state, context, sink);
     context.hub.leave(state.number);
     state.subscribed = 0;
-    state.mute = Mute::Off;
+    // That of RESET itself is held back still.
+    if state.mute != Mute::Skip {
+        state.mute = Mute::Off;
+    }
     state.version = Version::Two;
     select(state, state.home, context);
     state.user = acl::DEFAULT.to_owned();
@@ -230,6 +233,7 @@ pub(crate) fn reset(state: &mut State, context: &mut Context<'_>, sink: &mut Sin
         client.name.clear();
         client.protocol = 2;
         client.user = acl::DEFAULT.to_owned();
+        (client.no_evict, client.no_touch) = (false, false);
     }
     state.reply(sink.out, |reply| reply.simple("RESET"));
 }

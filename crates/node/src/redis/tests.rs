@@ -111,6 +111,8 @@ impl World {
             protocol: 2,
             last_command: "",
             transaction: (None, 0),
+            no_evict: false,
+            no_touch: false,
             traffic: (0, 0),
         };
         let other = ClientView { address: "127.0.0.1:50001".parse().unwrap(), ..client.clone() };

@@ -263,11 +263,13 @@ pub(crate) fn abort(state: &mut State, why: &Complaint) -> Complaint {
 
 /// Does what the node itself does of a transaction that was executed.
 pub(crate) fn carry_out(items: &mut [Item], state: &mut State, context: &mut Context<'_>) {
+    state.executing = Some(items.len());
     for item in items {
         if let Item::Local(answer, kept) = item {
             *item = Item::Done(answer_now(*answer, state, kept.at(0), context));
         }
     }
+    state.executing = None;
 }
 
 /// The reply of what the node itself does.

@@ -22,7 +22,7 @@ pub(crate) static COMMANDS: &[Spec] = &[
             |args, _| Ok(Operation::PfCount { keys: blobs(args, 1) }.into()),
         )
         .with_keys(ALL)
-        .differs("it writes no count into the value, where Redis keeps it until the value is changed"),
+        .differs("it writes no count into the value, where Redis keeps it until the value is changed, and so changes no watched key"),
     Group::HyperLogLog
         .data(
             "pfmerge",

@@ -152,7 +152,10 @@ static CLIENT: &[Spec] = &[
             about("2.4.0", "[TYPE normal|pubsub] [ID client-id [client-id ...]]", "All connections"),
             clients::list,
         )
-        .differs("connections of the same shard; fields about buffers are zero"),
+        .differs(
+            "connections of the same shard; fields about buffers are zero; no flag `d`, since it is looked at `EXEC` whether a watched key \
+             has changed",
+        ),
     Group::Connection
         .local(
             "client|no-evict",

@@ -190,6 +190,18 @@ fn who_is_killed_is_gone_at_once_and_who_kills_itself_after_its_reply() {
     let mut line = String::new();
     crate::redis::clients::line(&mut line, 7, &world.clients[&7], world.now, &world.hub);
     assert!(line.contains(" flags=x ") && line.contains(" multi=1 watch=2 "), "{line}");
+    // So does an EXEC that is carried out; what was refused was the last command also, where there is such a command.
+    play(&mut world, "> DISCARD ; CLIENT NO-EVICT ON ; CLIENT NO-TOUCH ON ; MULTI ; CLIENT INFO ; PING");
+    let text = play(&mut world, "> EXEC");
+    assert!(text.contains(" flags=xeT ") && text.contains(" multi=2 watch=0 "), "{text}");
+    for (request, last) in [("GET a b", "get"), ("CLIENT ID x", "client|id"), ("NOSUCH", "")] {
+        world.receive(&super::encode_line(request));
+        assert_eq!(world.clients[&7].last_command, last);
+    }
+    play(&mut world, "> SUBSCRIBE news ; SET a 1");
+    assert_eq!(world.clients[&7].last_command, "set");
+    play(&mut world, "> RESET ; CLIENT ID");
+    assert_eq!((world.clients[&7].no_evict, world.clients[&7].no_touch), (false, false));
     let text = play(
         &mut World::new(Login::Open),
         "> MULTI ; GET a ; CLIENT KILL 127.0.0.1:50000 ; EXEC ; SET a 1
