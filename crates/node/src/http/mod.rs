@@ -145,6 +145,10 @@ async fn ready(Shared(state): Shared<Arc<State>>) -> (StatusCode, String) {
     for keyspace in &status.keyspaces {
         text += &line(keyspace);
     }
+    if !status.ready && !status.keyspaces.is_empty() && status.keyspaces.iter().all(|keyspace| keyspace.ready)
+    {
+        text += "node: it stops, or its disk hangs\n";
+    }
     (if status.ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE }, text)
 }
 

@@ -11,7 +11,7 @@ use isochrone_core::{Fact, Guarantee, Instant, KeyspaceId, NodeId, PartitionId, 
 use serde::{Serialize, Serializer};
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// How a node stands; what `/status` shows.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -133,12 +133,21 @@ fn by_name<S: Serializer>(stands: &BTreeMap<(&'static str, u16), u64>, to: S) ->
 }
 
 /// Where a node's loop puts what others may read: HTTP, and the program that started the node.
-#[derive(Default)]
 pub struct Board {
     /// Counters, always up to date.
     pub metrics: NodeMetricsCell,
-    status: Mutex<(Arc<Status>, Arc<Counters>)>,
+    posted: Mutex<Posted>,
 }
+
+/// What was told last, and when.
+struct Posted {
+    status: Arc<Status>,
+    counters: Arc<Counters>,
+    at: std::time::Instant,
+}
+
+/// A node that has told nothing for so long is not ready, whatever it told: its loop waits for a disk, or gets no processor.
+const STALE: std::time::Duration = std::time::Duration::from_secs(3);
 
 /// The metrics of a node, shared.
 pub type NodeMetricsCell = Arc<NodeMetrics>;
@@ -146,21 +155,31 @@ pub type NodeMetricsCell = Arc<NodeMetrics>;
 impl Board {
     /// An empty board over these metrics.
     pub fn new(metrics: Arc<NodeMetrics>) -> Board {
-        Board { metrics, status: Mutex::default() }
+        let posted =
+            Posted { status: Arc::default(), counters: Arc::default(), at: std::time::Instant::now() };
+        Board { metrics, posted: Mutex::new(posted) }
     }
 
-    /// How the node stood a moment ago.
+    /// How the node stood a moment ago; not ready where that was long ago.
     pub fn status(&self) -> Arc<Status> {
-        Arc::clone(&self.status.lock().unwrap_or_else(PoisonError::into_inner).0)
+        let posted = self.posted();
+        if posted.status.ready && posted.at.elapsed() >= STALE {
+            return Arc::new(Status { ready: false, ..Status::clone(&posted.status) });
+        }
+        Arc::clone(&posted.status)
     }
 
     /// What its gateways had counted then.
     pub fn counters(&self) -> Arc<Counters> {
-        Arc::clone(&self.status.lock().unwrap_or_else(PoisonError::into_inner).1)
+        Arc::clone(&self.posted().counters)
     }
 
-    fn post(&self, status: Status, counters: Counters) {
-        *self.status.lock().unwrap_or_else(PoisonError::into_inner) = (Arc::new(status), Arc::new(counters));
+    fn post(&self, status: Status, counters: Counters, at: std::time::Instant) {
+        *self.posted() = Posted { status: Arc::new(status), counters: Arc::new(counters), at };
+    }
+
+    fn posted(&self) -> MutexGuard<'_, Posted> {
+        self.posted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -463,7 +482,7 @@ impl Reporter {
             peers: peers.links.values().map(|link| peer(link, peers, now, shard)).collect(),
             processes: self.processes.values().cloned().collect(),
         };
-        self.board.post(status, clients.counters.clone());
+        self.board.post(status, clients.counters.clone(), std::time::Instant::now());
         (node, views)
     }
 
@@ -765,5 +784,15 @@ mod tests {
         assert_eq!(stands(&reporter, &peers, at), (false, 2, (1, 2)));
         reporter.note(process(0), &members(&[0]));
         assert_eq!(stands(&reporter, &peers, at), (true, 1, (1, 1)));
+    }
+
+    #[test]
+    fn a_node_that_tells_nothing_is_not_ready() {
+        let board = Board::new(Arc::default());
+        let now = std::time::Instant::now();
+        for (at, ready) in [(now, true), (now.checked_sub(STALE).unwrap(), false), (now, true)] {
+            board.post(Status { ready: true, ..Status::default() }, Counters::default(), at);
+            assert_eq!(board.status().ready, ready);
+        }
     }
 }

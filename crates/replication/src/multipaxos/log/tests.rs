@@ -316,6 +316,7 @@ fn a_state_that_a_leader_takes_in_ends_the_change_before_it() {
         talk_but(&mut group, &[0, 1, 2], votes);
         assert!(group[1].log.leads(), "{form:?}");
         let leader = &mut group[1];
+        leader.log.parameters.gather = false;
         leader.run(|log, effects| {
             assert!(log.install(&(Slot(1), more.clone())));
             assert!(log.enqueue(7, 1, effects.now()).is_ok());
