@@ -150,7 +150,7 @@ const LAZY_BYTES: usize = 256 << 10;
 
 /// A disk that has made nothing durable for so long, and has something to write, hangs: longer than the largest write takes
 /// on a slow one.
-const HANGS: Span = Span::from_secs(3);
+pub(crate) const HANGS: Span = Span::from_secs(3);
 
 impl Io {
     /// The queues of a shard of `node` whose journal ends at `written`, all of it durable.

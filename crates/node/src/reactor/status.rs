@@ -4,6 +4,7 @@ use super::clients::Clients;
 use super::peers::Peers;
 use crate::clock::Clock;
 use crate::gateway::{Counters, KeyspaceView, NodeView, Outcome, Step};
+use crate::io::HANGS;
 use crate::journal::JournalMetrics;
 use crate::metrics::{KeyspaceMetrics, NodeMetrics};
 use crate::shard::Shard;
@@ -146,8 +147,9 @@ struct Posted {
     at: std::time::Instant,
 }
 
-/// A node that has told nothing for so long is not ready, whatever it told: its loop waits for a disk, or gets no processor.
-const STALE: std::time::Duration = std::time::Duration::from_secs(3);
+/// A node that has told nothing for so long is not ready, whatever it told: its loop waits for a disk that hangs, or gets no
+/// processor.
+const STALE: std::time::Duration = std::time::Duration::from_nanos(HANGS.as_nanos());
 
 /// The metrics of a node, shared.
 pub type NodeMetricsCell = Arc<NodeMetrics>;
