@@ -68,6 +68,8 @@ pub(crate) struct Watch {
     pub(crate) leader: Option<Ballot>,
     /// The ballot of the candidate that was heard last.
     candidate: Option<Ballot>,
+    /// The ballot of the one that was given up last, while none of those that were is heard to live.
+    given_up: Option<Ballot>,
     /// When one of them was, or this member gave an attempt of its own up.
     pub(crate) heard: Instant,
     /// How long to hear nothing before polling.
@@ -84,6 +86,7 @@ impl Watch {
             rule,
             leader: None,
             candidate: None,
+            given_up: None,
             heard: Instant::ZERO,
             patience: rule,
             failures: 0,
@@ -124,9 +127,15 @@ impl Watch {
     }
 
     /// The leader that was followed, if any, or the candidate, has been silent for as long as is borne.
-    pub(crate) fn lose(&mut self, promised: Ballot, now: Instant) {
-        let candidate = self.candidate.take() == Some(promised);
-        if self.leader.take().is_some() || candidate {
+    pub(crate) fn give_up(&mut self, promised: Ballot) {
+        let candidate = self.candidate.take().filter(|candidate| *candidate == promised);
+        self.given_up = self.leader.take().or(candidate).or(self.given_up);
+    }
+
+    /// The owner of this ballot says that it leads in it, or wants to. Where it was given up, it was silent and lives; one that has
+    /// died says so no more, and who follows the next one need not be more patient.
+    pub(crate) fn lives(&mut self, ballot: Ballot, now: Instant) {
+        if self.given_up.take_if(|given_up| ballot <= *given_up).is_some() {
             self.losses.lost(self.rule, now);
         }
     }
@@ -134,7 +143,7 @@ impl Watch {
     /// A candidate was promised this ballot.
     pub(crate) fn promised(&mut self, ballot: Ballot, now: Instant) {
         if now.since(self.heard) >= self.silence() {
-            self.lose(ballot, now);
+            self.give_up(ballot);
         }
         self.candidate = Some(ballot);
     }
@@ -214,6 +223,35 @@ mod tests {
         losses.lost(silence, now);
         losses.lost(silence, now + silence * 64);
         assert_eq!(losses.bears(silence), silence, "neither was soon after the other");
+    }
+
+    #[test]
+    fn only_those_that_live_make_for_more_patience() {
+        let (rule, now) = (Span::from_millis(100), Instant::from_nanos(1));
+        let ballot = |round| Ballot { round, owner: ReplicaId(1) };
+        let mut watch = Watch::new(rule);
+        let mut silence = |given_up: u32, heard: &[u32]| {
+            watch.leader = Some(ballot(given_up));
+            watch.give_up(ballot(given_up));
+            heard.iter().for_each(|round| watch.lives(ballot(*round), now));
+            watch.silence()
+        };
+        assert_eq!(silence(1, &[2, 2]), rule, "it has died");
+        assert_eq!(silence(3, &[4, 4]), rule, "and so has the next");
+        assert_eq!(silence(5, &[6, 5, 5]), rule, "the first that lives");
+        assert_eq!(silence(7, &[5, 5]), rule * 2, "one of those before lives, told twice");
+        assert_eq!(silence(8, &[9, 8]), rule * 4);
+        let mut candidate = Watch::new(rule);
+        for times in [1, 2] {
+            candidate.promised(ballot(times), now);
+            candidate.give_up(ballot(times));
+            candidate.lives(ballot(times), now);
+            assert_eq!(candidate.silence(), rule * u64::from(times));
+        }
+        candidate.promised(ballot(3), now);
+        candidate.give_up(ballot(4));
+        candidate.lives(ballot(3), now);
+        assert_eq!(candidate.silence(), rule * 2, "it was not followed any more");
     }
 
     #[test]

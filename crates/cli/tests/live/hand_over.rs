@@ -20,8 +20,7 @@ fn counter(redis: std::net::SocketAddr, shared: Arc<Shared>) -> std::thread::Joi
         let (mut done, mut unknown, mut connection) = (0, 0, None);
         while !shared.stop.load(Ordering::SeqCst) {
             if connection.is_none() {
-                connection = Client::connect(redis).ok();
-                std::thread::yield_now();
+                connection = Client::reconnect(redis);
             }
             let Some(client) = &mut connection else { continue };
             match client.ask(&["INCR", "count"]) {

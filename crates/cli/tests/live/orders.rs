@@ -207,9 +207,7 @@ fn counter(number: usize, address: SocketAddr, shared: Arc<Shared>) -> JoinHandl
                 continue;
             }
             if connection.is_none() {
-                // A node that is down refuses at once.
-                connection = Client::connect(address).ok();
-                std::thread::yield_now();
+                connection = Client::reconnect(address);
             }
             let Some(client) = &mut connection else { continue };
             sequence += 1;

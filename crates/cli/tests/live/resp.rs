@@ -25,6 +25,15 @@ impl Client {
         Ok(Client(BufReader::new(socket)))
     }
 
+    /// To a node that may be down: that refuses at once, and who asked again at once would keep a processor from the others.
+    pub fn reconnect(address: SocketAddr) -> Option<Client> {
+        let connected = Client::connect(address).ok();
+        if connected.is_none() {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        connected
+    }
+
     /// Sends a command and waits for its reply.
     pub fn ask(&mut self, words: &[&str]) -> io::Result<Reply> {
         let mut bytes = format!("*{}\r\n", words.len());

@@ -121,9 +121,7 @@ fn through_redis(mut part: Part, three: &[Addresses]) -> Part {
     let mut connection = None;
     while let Some(plan) = part.next() {
         if connection.is_none() {
-            // A node that is down refuses at once.
-            connection = Client::connect(address).ok();
-            std::thread::yield_now();
+            connection = Client::reconnect(address);
         }
         let Some(client) = &mut connection else { continue };
         let (invoked, updates) = (part.now(), written(&plan, &part.writer(1)));

@@ -23,6 +23,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 const NODES: usize = 3;
+/// Transactions between two faults.
+const BETWEEN: usize = 10;
 
 /// What is done to the leader.
 #[derive(Copy, Clone, Debug)]
@@ -150,9 +152,7 @@ fn writer(number: usize, address: SocketAddr, stop: Arc<AtomicBool>) -> JoinHand
         let mut sequence = 0;
         while !stop.load(Ordering::SeqCst) {
             if connection.is_none() {
-                // A node that is down refuses at once.
-                connection = Client::connect(address).ok();
-                std::thread::yield_now();
+                connection = Client::reconnect(address);
             }
             let Some(client) = &mut connection else { continue };
             sequence += 1;
@@ -267,15 +267,20 @@ fn survive(protocol: &str, led: bool, seconds: u64) {
             transact(number as u64, cluster.addresses[number].redis, spread, start, stop, committed)
         })
         .collect();
-    let mut struck = 0;
+    let (mut struck, mut seen) = (0, 0);
     for fault in [Fault::Kill, Fault::Break, Fault::Pause, Fault::Kill, Fault::Silence].into_iter().cycle() {
         let loaded = ran.load(Ordering::SeqCst) > 1;
         let enough = struck >= 2 && loaded && committed.load(Ordering::SeqCst) >= ENOUGH;
         if start.elapsed() >= Duration::from_secs(seconds) && (enough || start.elapsed() >= PATIENCE) {
             break;
         }
+        // One fault upon another shows little: there is to be something that it may take away.
+        until("transactions between two faults", || {
+            (committed.load(Ordering::SeqCst) >= seen + BETWEEN).then_some(())
+        });
         println!("{:?}: {fault:?}", start.elapsed());
         cluster.strike(fault);
+        seen = committed.load(Ordering::SeqCst);
         struck += 1;
     }
     println!("{struck} faults in {:?}", start.elapsed());

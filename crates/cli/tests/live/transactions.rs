@@ -34,9 +34,7 @@ pub fn transact(
         let (mut history, mut connection) = (Vec::new(), None);
         while !stop.load(Ordering::SeqCst) {
             if connection.is_none() {
-                // A node that is down refuses at once.
-                connection = Client::connect(address).ok();
-                std::thread::yield_now();
+                connection = Client::reconnect(address);
             }
             let Some(client) = &mut connection else { continue };
             let sequence = history.len() as u64;

@@ -182,12 +182,19 @@ impl Peers {
 
     fn read(&mut self, index: usize, shard: &mut Shard, registry: &Registry, scratch: &mut [u8]) {
         let Some(inbound) = self.inbound.get(index) else { return };
+        let known = inbound.node;
         let (hello, leaders, claimed) = (&self.hello, &mut self.leaders, &mut self.claimed);
         let (births, news) = (&mut self.births, &mut self.news);
         let (now, name, limits, links) = (shard.io().now, &*self.name, &self.limits, &self.links);
         let context = Reading { now, hello, name, leaders, claimed, births, links, limits, news };
         let outcome = context.read(inbound, shard, scratch);
         let outcome = outcome.and_then(|more| Ok((more, inbound.stream.flush()?)));
+        if let Some(node) = inbound.node.filter(|_| known.is_none())
+            && let Some(link) = self.links.get_mut(&node)
+            && let Some(queue) = shard.io().outgoing.peer(node)
+        {
+            link.hail(queue, now, registry);
+        }
         match outcome {
             Ok((true, _)) => self.again.push(index),
             Ok((false, _)) => {

@@ -278,6 +278,14 @@ impl Link {
         }
     }
 
+    /// The peer has come up and greeted: whoever pauses before dialling again need not, and what is for the peer waits for the link.
+    pub fn hail(&mut self, queue: &mut PeerQueue, now: Instant, registry: &Registry) {
+        if matches!(self.state, State::Pausing { until } if until < Instant::MAX) {
+            self.dial(now, registry);
+            self.take(queue, now);
+        }
+    }
+
     /// What this node leads from now on. News go at once, with a ping of their own.
     pub fn tell(&mut self, leads: &[(KeyspaceId, PartitionId, u64)]) {
         if self.leads == leads {
@@ -560,5 +568,56 @@ fn send(waiting: &mut Waiting, stream: &mut Stream) -> io::Result<()> {
         if waiting.is_empty() || stream.unsent() > 0 {
             return Ok(());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::outgoing::Outgoing;
+    use std::net::TcpListener;
+
+    #[test]
+    fn a_peer_that_has_come_up_is_dialled_at_once() {
+        let data = tempfile::tempdir().unwrap();
+        let mut births = Births::open(data.path(), NodeId(0), 1, &mut Random::seeded(1)).unwrap();
+        let hello = Hello {
+            magic: frame::MAGIC,
+            version: VERSION,
+            cluster_id: 1,
+            cluster: "test".to_owned(),
+            from: NodeId(0),
+            to: NodeId(1),
+            life: births.own().clone(),
+        };
+        let peer = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = peer.local_addr().unwrap();
+        let (poll, peer_id) = (mio::Poll::new().unwrap(), NodeId(1));
+        let (registry, mut scratch) = (poll.registry(), vec![0; 1 << 10]);
+        let (name, target) = ("node-1".to_owned(), Target::Address(address));
+        let mut link = Link::new(peer_id, name, target, Token(0), hello, None, Random::seeded(2));
+        let mut outgoing = Outgoing::default();
+        outgoing.add(peer_id, 1 << 10, 1 << 10, Random::seeded(3));
+        let queue = outgoing.peer(peer_id).unwrap();
+
+        // One that is away is dialled, and dialled again after a pause that whoever sends does not wait for.
+        drop(peer);
+        let now = Instant::from_nanos(1);
+        while link.failures == 0 {
+            link.tick(now, &mut births, registry, &mut scratch);
+        }
+        link.take(queue, now);
+        assert!(!queue.open && link.next_deadline() > now);
+
+        let peer = TcpListener::bind(address).unwrap();
+        link.hail(queue, now, registry);
+        assert!(queue.open, "what is sent now waits for the link");
+        peer.accept().unwrap();
+        let deadline = link.next_deadline();
+        link.hail(queue, now + Span::from_secs(1), registry);
+        assert_eq!(link.next_deadline(), deadline, "it is on its way already");
+        link.close(registry);
+        link.hail(queue, now, registry);
+        assert_eq!(link.next_deadline(), Instant::MAX, "this node ends");
     }
 }

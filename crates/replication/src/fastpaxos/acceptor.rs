@@ -249,6 +249,7 @@ impl<V: Ordered> Order<V> {
     /// it rises.
     pub(super) fn admit(&mut self, from: ProcessId, reign: Ballot, effects: &mut Effects<Self>) -> bool {
         self.seen = self.seen.max(reign);
+        self.watch.lives(reign, effects.now());
         match self.promise.admit(reign) {
             Admit::Stale => {
                 let (promised, decided) = (self.promise.ballot(), self.decided);

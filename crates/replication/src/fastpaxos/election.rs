@@ -150,7 +150,7 @@ impl<V: Ordered> Order<V> {
         if left > Span::ZERO {
             return effects.arm(Timer::Watch, left);
         }
-        self.watch.lose(self.promise.ballot(), now);
+        self.watch.give_up(self.promise.ballot());
         let reign = self.seen.max(self.promise.ballot()).next(self.me);
         let mut tally = Tally::new(self.majority());
         let alone = tally.add(self.me) == Count::Reached;
@@ -267,6 +267,7 @@ impl<V: Ordered> Order<V> {
         effects: &mut Effects<Self>,
     ) {
         self.seen = self.seen.max(reign);
+        self.watch.lives(reign, effects.now());
         if reign < self.promise.ballot() || first < self.decided {
             // A candidate that does not know what is decided would have to be told here, without bound.
             let (promised, decided) = (self.promise.ballot(), self.decided);

@@ -79,7 +79,7 @@ impl<V: Wire> Log<V> {
         if left > Span::ZERO {
             return effects.arm(Timer::Watch, left);
         }
-        self.watch.lose(self.promise.ballot(), now);
+        self.watch.give_up(self.promise.ballot());
         if !self.is_member() {
             return effects.arm(Timer::Watch, self.watch.patience);
         }
@@ -210,6 +210,7 @@ impl<V: Wire> Log<V> {
         effects: &mut Effects<Self>,
     ) {
         self.seen = self.seen.max(ballot);
+        self.watch.lives(ballot, effects.now());
         let stale = ballot < self.promise.ballot();
         if stale || first < self.decided {
             // A candidate that does not know what is decided would have to be told here, without bound.

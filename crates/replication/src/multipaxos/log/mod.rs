@@ -592,6 +592,7 @@ impl<V: Wire> Log<V> {
     /// it rises.
     fn admit(&mut self, from: ProcessId, ballot: Ballot, effects: &mut Effects<Self>) -> bool {
         self.seen = self.seen.max(ballot);
+        self.watch.lives(ballot, effects.now());
         match self.promise.admit(ballot) {
             Admit::Stale => {
                 let (promised, decided) = (self.promise.ballot(), self.decided);
