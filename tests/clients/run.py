@@ -3,7 +3,8 @@
 
 Starts `isochrone up` on free ports, then lets `redis-cli`, `redis-benchmark`, redis-py, valkey-py, rq, celery, go-redis,
 redigo, rueidis, redis-rs, node-redis, ioredis, jedis, Lettuce, hiredis and Perl's Redis.pm talk to it as they are; web apps
-of Flask, Django and Express that keep their sessions there; and grpcio by the published `.proto`. Installs what it needs:
+of Flask, Django and Express that keep their sessions there; grpcio by the published `.proto`; and, beside `redis-server`,
+several connections at once (connections.py). Installs what it needs:
 redis-tools, hiredis and Redis.pm from the system's packages where they are missing (as root or by sudo), Python packages
 into a virtual environment of its own under target/, the others by their own package managers, whose programs must be
 there: a client whose toolchain (go, cargo, npm, mvn, cc, perl) or package is missing is skipped, and the test says so.
@@ -366,6 +367,17 @@ def test_the_lines_of_the_page_move_a_redis_in(cluster):
         same(new.lrange("list", 0, -1), [element.decode() for element in old.lrange("list", 0, -1)])
         same(new.xrange("stream"), [(entry, {"a": "1"})])
     new.flushdb()
+
+
+# --- several connections at once -----------------------------------------------------------------------
+
+
+def test_connections_are_told_what_redis_tells_them(cluster):
+    import connections
+
+    if not shutil.which("redis-server"):
+        raise Skipped("there is no redis-server to compare with")
+    connections.check(cluster.binary, range(60))
 
 
 # --- streams, users -------------------------------------------------------------------------------------
@@ -768,8 +780,11 @@ def test_redis_pm(cluster):
     client_program(cluster, PERL, "perl", "main.pl")
 
 
-# They start clusters of other protocols, and need no second turn.
-OF_THEIR_OWN = [test_benchmark_runs_all_its_tests_on_every_protocol, test_grpc_from_the_published_proto]
+# They start clusters or nodes of their own, and need no second turn.
+OF_THEIR_OWN = [
+    test_benchmark_runs_all_its_tests_on_every_protocol, test_grpc_from_the_published_proto,
+    test_connections_are_told_what_redis_tells_them,
+]
 
 
 def main():
