@@ -316,6 +316,8 @@ impl<C: Wire, R: Wire, M: Wire, P: Tuning> Client<C, R, M, P> {
     ) {
         let now = effects.now();
         match leader {
+            // One that has led says so unasked: no news where it is not asked any more.
+            Some(_) if sequences.is_empty() && from != self.target => {}
             Some(leader) if leader != from => {
                 self.turn_to(leader, now);
                 for sequence in sequences {
@@ -710,6 +712,47 @@ mod tests {
             act(now, &mut |client, effects| client.receive(process(1), tell(1, Told::Done(5)), effects));
         assert_eq!(told, []);
         assert_eq!(below(&act(now, &mut ask(3)).0), 3);
+    }
+
+    /// One that has led says so unasked, and may do so late.
+    #[test]
+    fn who_is_not_asked_any_more_turns_nobody_away() {
+        type Asking = Client<u64, u64, u64, multipaxos::Parameters>;
+        let process = |node| ProcessId { node: NodeId(node), ..ProcessId::from_u64(0) };
+        let rtt = Span::from_millis(1);
+        let setup = Setup {
+            replicas: Arc::from([process(1), process(2), process(3)]),
+            members: Arc::from([]),
+            leader: Some(process(1)),
+            proxy: None,
+            service: Service::for_rtt(rtt),
+            parameters: multipaxos::Parameters::for_rtt(rtt),
+        };
+        let mut client = Asking::open(Identity { process: process(0), incarnation: 1 }, &setup);
+        let mut outbox = Outbox::new(process(0), Random::seeded(1));
+        let mut asked = |input: &mut dyn FnMut(&mut Asking, &mut Effects<Asking>)| {
+            let effects = outbox.input(Instant::ZERO, Stamp::ZERO);
+            input(&mut client, effects);
+            client.settle(effects);
+            let asked = outbox.drain().filter_map(|effect| match effect {
+                Effect::Send { to, message: Message::Requests { asks, .. }, .. } => {
+                    Some((to.node.0, asks.len()))
+                }
+                _ => None,
+            });
+            asked.collect::<Vec<_>>()
+        };
+        assert_eq!(asked(&mut |client, effects| client.ask(Ticket(1), 7, effects)), [(1, 1)]);
+        for (from, leader, expected) in [(1, 2, vec![(2, 1)]), (1, 3, vec![]), (2, 3, vec![(3, 1)])] {
+            let redirect = || Message::Redirect {
+                incarnation: 1,
+                reign: Reign::default(),
+                leader: Some(process(leader)),
+                sequences: Vec::new(),
+            };
+            let said = asked(&mut |client, effects| client.receive(process(from), redirect(), effects));
+            assert_eq!(said, expected, "{from} of {leader}");
+        }
     }
 
     #[test]

@@ -148,6 +148,11 @@ impl Watch {
         self.candidate = Some(ballot);
     }
 
+    /// The ballot of the candidate that is followed, where no leader is.
+    pub(crate) fn candidate(&self, promised: Ballot) -> Option<Ballot> {
+        self.candidate.filter(|candidate| *candidate == promised && self.leader.is_none())
+    }
+
     /// Whether somebody else than `rival` leads, as far as is heard, or is a candidate, which may have to wait for the promises of
     /// some. A candidate that polls itself is none any more.
     pub(crate) fn hears(&self, rival: ReplicaId, promised: Ballot, now: Instant) -> bool {

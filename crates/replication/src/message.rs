@@ -350,6 +350,8 @@ pub enum Timer<T> {
     Sessions,
     /// Members of a new epoch have not said that they are in it: they are asked again.
     Join,
+    /// Who is to become a member has not said that it is there: it is asked again, or given up.
+    Call,
 }
 
 /// The notes of replicas and clients.

@@ -86,7 +86,7 @@ pub(crate) fn digest<V: Ordered>(values: &[V]) -> u64 {
 }
 
 /// Where a command is to be taken.
-#[derive(Copy, Clone, Eq, PartialEq, Debug)]
+#[derive(Copy, Clone, Eq, PartialEq, Hash, Debug)]
 pub enum Takes {
     /// Here: [`Order::propose`] takes values.
     Here,
@@ -200,6 +200,11 @@ pub trait Order:
     /// Where commands are to be taken.
     fn takes(&self) -> Takes;
 
+    /// Who is about to lead, where nobody does, as far as is known here.
+    fn candidate(&self) -> Option<ProcessId> {
+        None
+    }
+
     /// Whether this replica leads, in a protocol that has a leader, sequencer or coordinator; in one without,
     /// whether it is the member with the lowest seat. Housekeeping is done by who leads.
     fn leads(&self) -> bool;
@@ -219,6 +224,11 @@ pub trait Order:
     /// the order needs; none otherwise.
     fn members(&self) -> &[Member] {
         &[]
+    }
+
+    /// Who knows which members are silent.
+    fn monitor(&self) -> Takes {
+        Takes::Here
     }
 
     /// The members that were not heard of lately, as far as this replica knows. It itself is none of them.

@@ -94,6 +94,12 @@ pub enum Refusal {
          `copies_min` copies; start or add others first"
     )]
     TooFew,
+    /// The replica that the change needs is not heard of.
+    #[error(
+        "the replica that the change needs is not heard of: start its node, with a file in which the keyspace has a replica there or \
+         names it among `spares`"
+    )]
+    Silent,
     /// The replica that is to lead holds no copy now.
     #[error(
         "the replica holds no copy at this time: it is a spare, or is being brought up to date; name another"

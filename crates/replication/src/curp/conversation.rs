@@ -363,6 +363,21 @@ fn what_nobody_was_asked_for_had_no_effect() {
     assert_eq!(table.ask(Append(5, 'd')).asked, []);
 }
 
+/// Seed 67102494 of five regions: a read that was refused had taken away what had expired, and a SET NX of an earlier clock found
+/// nothing there.
+#[test]
+fn of_a_read_that_changes_something_nobody_says_that_nothing_came_of_it() {
+    let mut table = TableOf::<true>::ready(None);
+    let Service { retry, limit, .. } = Service::for_rtt(Span::from_millis(10));
+    table.ask(Get(1));
+    table.ask(Get(2));
+    table.told(1, FIRST, 2, Told::Touches);
+    table.fire(retry * 2, Timer::Sweep);
+    let nothing = Outcome::Refused(Refusal::NoLeader);
+    assert_eq!(table.fire(limit / 2, Timer::Sweep).outcomes, [nothing]);
+    assert_eq!(table.fire(limit / 2, Timer::Sweep).outcomes, [Outcome::Unknown]);
+}
+
 /// Whoever leads says so to a request for nothing, and is asked for everything then, in order; so it is under another view.
 #[test]
 fn what_waited_for_a_master_is_asked_of_it() {

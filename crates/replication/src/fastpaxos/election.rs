@@ -7,7 +7,7 @@ use super::message::{Message, Name, Note, Promised, Record, Timer, Values, Vote}
 use super::order::{Order, Role, Task, digest};
 use super::rule::{self, Pick};
 use crate::election::Gathering;
-use crate::order::Ordered;
+use crate::order::{Member, Order as _, Ordered};
 use crate::request::{Change, Refusal};
 use isochrone_core::{
     Admit, Ballot, CommandId, Count, Effects, Instant, ProcessId, ReplicaId, Slot, Span, Tally, Ticket,
@@ -401,15 +401,22 @@ impl<V: Ordered> Order<V> {
     /// Lets another replica coordinate.
     pub(super) fn hand_over(&mut self, ticket: Ticket, change: Change, effects: &mut Effects<Self>) {
         let now_owner = self.watch.leader.map(|ballot| ballot.owner);
-        let heir = match change {
-            Change::Lead(node) => self.members.iter().find(|member| member.process.node == node),
-            // The next in line behind the one that resigns.
+        let silent = self.silent(effects.now());
+        let (heir, patience) = match change {
+            Change::Lead(node) => {
+                (self.members.iter().find(|member| member.process.node == node), CHANGE_MAX)
+            }
+            // The next in line behind the one that resigns. That one ends: where the heir has just died, the others do as well
+            // without being told.
             Change::Resign => {
                 let at = self.members.iter().position(|member| Some(member.replica) == now_owner);
-                let next = at.map_or(0, |at| at + 1) % self.members.len();
-                self.members.get(next).filter(|member| Some(member.replica) != now_owner)
+                let line =
+                    self.members.iter().cycle().skip(at.map_or(0, |at| at + 1)).take(self.members.len());
+                let lives =
+                    |member: &&Member| Some(member.replica) != now_owner && !silent.contains(member.replica);
+                (line.into_iter().find(lives), self.parameters.suspect * 2)
             }
-            Change::Add(_) | Change::Remove(_) => None,
+            Change::Add(_) | Change::Remove(_) => (None, CHANGE_MAX),
         };
         let Some(heir) = heir.copied() else {
             return effects.complete_ahead(ticket, Err(Refusal::Impossible));
@@ -420,8 +427,11 @@ impl<V: Ordered> Order<V> {
         if self.task.is_some() {
             return effects.complete_ahead(ticket, Err(Refusal::Busy));
         }
+        if silent.contains(heir.replica) {
+            return effects.complete_ahead(ticket, Err(Refusal::Silent));
+        }
         self.task = Some(Task { ticket, heir: heir.replica });
-        effects.arm(Timer::Change, CHANGE_MAX);
+        effects.arm(Timer::Change, patience);
         if heir.replica == self.me {
             self.on_handover(effects);
         } else {

@@ -153,6 +153,14 @@ impl<V: Ordered> Orders for Order<V> {
     }
 
     /// Only who coordinates hears of the others.
+    fn monitor(&self) -> Takes {
+        match (self.leads(), self.watch.leader) {
+            (true, _) => Takes::Here,
+            (false, Some(leader)) => self.process_of(leader.owner).map_or(Takes::Nobody, Takes::At),
+            (false, None) => Takes::Nobody,
+        }
+    }
+
     fn silent(&self, now: Instant) -> ReplicaSet {
         match &self.role {
             Role::Coordinator(reign) => reign.silent(now),

@@ -44,9 +44,21 @@ pub(super) enum Asker {
 pub(super) struct Stopping {
     pub(super) asker: Asker,
     members: Arc<[Member]>,
+    /// When it was last proposed.
+    at: Instant,
     /// Once these are the members: who of them has said so. Who has asked is told when they are a majority, so that no
     /// minority that fails then is all that knows of the change.
     joined: Option<BTreeSet<ProcessId>>,
+}
+
+/// Whoever is to become a member is asked first whether it is there: in a group that counts on it and cannot have it, a majority may be
+/// one too few.
+#[derive(Clone, Eq, PartialEq, Hash, Debug)]
+pub(super) struct Call {
+    pub(super) asker: Asker,
+    change: Change,
+    newcomer: ProcessId,
+    until: Instant,
 }
 
 impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
@@ -67,6 +79,20 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
 
     /// Proposes the stop that makes this change, or where it is made already, waits until enough know.
     pub(super) fn stop(&mut self, asker: Asker, change: Change, effects: &mut Effects<Self>) {
+        self.stop_if(asker, change, None, effects);
+    }
+
+    /// The same, where `there` has said that it is there.
+    fn stop_if(
+        &mut self,
+        asker: Asker,
+        change: Change,
+        there: Option<ProcessId>,
+        effects: &mut Effects<Self>,
+    ) {
+        let now = effects.now();
+        let proposed =
+            |members: &[Member]| self.stopping.as_ref().is_some_and(|stopping| *stopping.members == *members);
         let refusal = match self.members_after(change) {
             Err(refusal) => refusal,
             Ok(_) if !self.is_active() => Refusal::NotLeader,
@@ -75,31 +101,57 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
             }
             Ok(_) if self.service.reply == Reply::Commit => Refusal::RepliesAtCommit,
             Ok(_) if self.takes() != Takes::Here => Refusal::NotLeader,
-            Ok(_) if self.is_stopping_for_another(asker) => Refusal::Busy,
-            Ok(members) => {
-                // Asked again, it is proposed again: of several stops the first is the one.
-                let (entry, now) = (Entry::Stop { members: members.clone() }, effects.now());
-                let may = self.may_propose(change, &members, now);
-                match may.and_then(|()| self.order.propose(entry, 64, now)) {
-                    Ok(()) => {
-                        self.replace(Stopping { asker, members, joined: None }, effects);
-                        return self.take_steps(effects);
-                    }
-                    Err(refusal) => refusal,
+            Ok(members) if self.is_stopping_for_another(asker, Some(&members), now) => Refusal::Busy,
+            // What was proposed before cannot be taken back.
+            Ok(members) if proposed(&members) => return self.propose_stop(asker, members, effects),
+            Ok(_) if self.order.monitor() != Takes::Here => Refusal::NotLeader,
+            Ok(members) if !self.majority_lives(&members, now) => Refusal::TooFew,
+            Ok(members) => match members.last().map(|member| member.process) {
+                Some(newcomer) if matches!(change, Change::Add(_)) && there != Some(newcomer) => {
+                    return self.call(asker, change, newcomer, effects);
                 }
-            }
+                _ => return self.propose_stop(asker, members, effects),
+            },
         };
         self.tell(asker, Err(refusal), effects);
     }
 
-    /// Whether this replica may propose a change to these members: enough of them were heard of lately to go on without the
-    /// others, or it has proposed it before, and may not take that back.
-    fn may_propose(&self, change: Change, members: &[Member], now: Instant) -> Result<(), Refusal> {
-        let proposed = self.stopping.as_ref().is_some_and(|stopping| *stopping.members == *members);
-        if proposed || !matches!(change, Change::Remove(_)) {
-            return Ok(());
+    /// Asked again, it is proposed again: of several stops the first is the one.
+    fn propose_stop(&mut self, asker: Asker, members: Arc<[Member]>, effects: &mut Effects<Self>) {
+        let (entry, now) = (Entry::Stop { members: members.clone() }, effects.now());
+        match self.order.propose(entry, 64, now) {
+            Ok(()) => {
+                self.replace(Stopping { asker, members, at: now, joined: None }, effects);
+                self.take_steps(effects);
+            }
+            Err(refusal) => self.tell(asker, Err(refusal), effects),
         }
-        if self.majority_lives(members, now) { Ok(()) } else { Err(Refusal::TooFew) }
+    }
+
+    /// Asks whether somebody is there.
+    fn call(&mut self, asker: Asker, change: Change, newcomer: ProcessId, effects: &mut Effects<Self>) {
+        match &self.call {
+            Some(call) if call.asker == asker => {}
+            Some(_) => self.tell(asker, Err(Refusal::Busy), effects),
+            None => {
+                let until = effects.now() + self.service.retry * 4;
+                self.call = Some(Call { asker, change, newcomer, until });
+                self.call_again(effects);
+            }
+        }
+    }
+
+    /// The timer of calls: whoever has not answered is asked again, or given up.
+    pub(super) fn call_again(&mut self, effects: &mut Effects<Self>) {
+        let now = effects.now();
+        if let Some(call) = self.call.take_if(|call| call.until <= now) {
+            return self.tell(call.asker, Err(Refusal::Silent), effects);
+        }
+        if let Some(call) = &self.call {
+            // Of the first epoch, in which everybody has been.
+            effects.send_ahead(call.newcomer, Message::Join { epoch: 0 });
+            effects.arm(Timer::Call, self.service.resend);
+        }
     }
 
     /// Whether of these members, who are members now, enough live to go on without the others.
@@ -113,9 +165,16 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
         members.iter().filter(lives).count() > members.len() / 2
     }
 
-    /// Whether a stop is under way that somebody else has asked for.
-    fn is_stopping_for_another(&self, asker: Asker) -> bool {
-        self.stopping.as_ref().is_some_and(|stopping| stopping.joined.is_none() && stopping.asker != asker)
+    /// Whether a stop is under way that somebody else has asked for, to make other members than these. For as long as an answer may
+    /// take: then it was lost with whoever was to give it its place, and another may be made.
+    fn is_stopping_for_another(&self, asker: Asker, members: Option<&[Member]>, now: Instant) -> bool {
+        self.stopping.as_ref().is_some_and(|stopping| {
+            let lost = now.since(stopping.at) >= self.service.limit;
+            stopping.joined.is_none()
+                && stopping.asker != asker
+                && Some(&*stopping.members) != members
+                && !lost
+        })
     }
 
     /// Who waited for the members of this epoch makes way: it asks again, if it still wants to know.
@@ -128,18 +187,19 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
 
     /// The members are as they were asked to be.
     fn await_members(&mut self, asker: Asker, effects: &mut Effects<Self>) {
-        if self.is_stopping_for_another(asker) {
+        let now = effects.now();
+        if self.is_stopping_for_another(asker, None, now) {
             return self.tell(asker, Err(Refusal::Busy), effects);
         }
         let joined = Some(self.seat().map(|_| self.identity.process).into_iter().collect());
-        self.replace(Stopping { asker, members: self.members.clone(), joined }, effects);
+        self.replace(Stopping { asker, members: self.members.clone(), at: now, joined }, effects);
         self.ask_members(effects);
     }
 
     /// Tells who waits that a majority of the members are in this epoch, or asks those that have not said so.
     pub(super) fn ask_members(&mut self, effects: &mut Effects<Self>) {
         let epoch = self.epoch;
-        let Some(Stopping { asker, members, joined: Some(joined) }) = &self.stopping else { return };
+        let Some(Stopping { asker, members, joined: Some(joined), .. }) = &self.stopping else { return };
         if joined.len() > members.len() / 2 {
             let asker = *asker;
             self.stopping = None;
@@ -162,6 +222,10 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
     }
 
     pub(super) fn on_joined(&mut self, from: ProcessId, epoch: u32, effects: &mut Effects<Self>) {
+        if let Some(call) = self.call.take_if(|call| call.newcomer == from) {
+            effects.disarm(Timer::Call);
+            self.stop_if(call.asker, call.change, Some(from), effects);
+        }
         if epoch > self.epoch {
             return self.on_ended(from, epoch, effects);
         }
@@ -178,7 +242,10 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
         match asker {
             Asker::Host(ticket) => effects.complete(ticket, result),
             Asker::Peer(from, number) => {
-                let leader = self.elsewhere();
+                let leader = match self.order.monitor() {
+                    Takes::At(monitor) => Some(monitor),
+                    Takes::Here | Takes::Nobody => self.elsewhere(),
+                };
                 effects.send(from, Message::Administered { number, result, leader });
             }
         }
@@ -234,7 +301,7 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
         effects.mark(Note::Fact(Fact::Counted("membership_changes")));
         // What was learnt of the last order keeps its place before this.
         effects.record(Record::Joined { epoch: self.epoch });
-        if let Some(Stopping { asker, members, joined }) = self.stopping.take() {
+        if let Some(Stopping { asker, members, joined, .. }) = self.stopping.take() {
             match joined {
                 None if members == self.members => self.await_members(asker, effects),
                 // Another stop has come first.

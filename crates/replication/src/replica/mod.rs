@@ -20,7 +20,7 @@ use crate::order::{self, Member, Membership, Order, Reign, Takes};
 use crate::request::{Change, Refusal};
 use crate::service::{Reply, Service};
 use crate::stream::{Hearing, Heed, Said};
-use epoch::{Inner, Stopping};
+use epoch::{Call, Inner, Stopping};
 use isochrone_core::machine::Keys;
 use isochrone_core::{
     Blob, ClientId, CommandId, Effects, Identity, Instant, Loan, Malformed, NodeId, Offers, OnceTable,
@@ -76,12 +76,16 @@ pub struct Replica<S: StateMachine, O: Order> {
     outbox: BTreeMap<(ClientId, Reign), Outgoing<S>>,
     /// When a client was last heard of, and the number of its last command executed then.
     clients: BTreeMap<ClientId, (Instant, u64)>,
+    /// Whether commands were taken here, and those who asked were not told yet that they are no more.
+    took: bool,
     /// How far each client was heard, where this replica takes its commands.
     hearing: Hearing,
     /// The administration under way and who waits for it.
     administration: Option<Administration>,
     /// The change of members that was asked for here and who waits for it.
     stopping: Option<Stopping>,
+    /// Whoever is to become a member and was not heard of yet.
+    call: Option<Call>,
     /// What the host asked and another replica was told, by number.
     relayed: BTreeMap<u64, Ticket>,
     /// The last ticket or number that was given, none of which is of a former life.
@@ -429,6 +433,28 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
         }
     }
 
+    /// Clients that have asked here lately are told who takes commands now, or is about to, once commands are taken here no more:
+    /// what they wait for may have been dropped, and they would ask again only after a while.
+    fn tell_asked(&mut self, effects: &mut Effects<Self>) {
+        let leader = match self.takes() {
+            Takes::Here => {
+                self.took = true;
+                return;
+            }
+            _ if !self.took => return,
+            Takes::At(leader) => Some(leader),
+            Takes::Nobody => self.order.candidate(),
+        };
+        if leader.is_some() {
+            self.took = false;
+            let now = effects.now();
+            let lately = self.clients.iter().filter(|(_, (heard, _))| now.since(*heard) < self.service.retry);
+            for (client, _) in lately {
+                self.redirect(*client, leader, &[], effects);
+            }
+        }
+    }
+
     /// Proposes the end of sessions that were silent for long: of former lives in the name of the newest, by which they
     /// are over altogether. Only then, since by the clocks of Domino a place may lie some way ahead of now.
     fn sweep_sessions(&mut self, effects: &mut Effects<Self>) {
@@ -489,9 +515,11 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Process for Replica<S
             digest: 0,
             outbox: BTreeMap::new(),
             clients: BTreeMap::new(),
+            took: false,
             hearing: Hearing::default(),
             administration: None,
             stopping: None,
+            call: None,
             relayed: BTreeMap::new(),
             tickets: numbers_of(identity.incarnation),
             later: None,
@@ -599,6 +627,7 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Process for Replica<S
     fn cancel(&mut self, ticket: Ticket, _: &mut Effects<Self>) {
         self.relayed.retain(|_, known| *known != ticket);
         self.stopping.take_if(|stopping| stopping.asker == epoch::Asker::Host(ticket));
+        self.call.take_if(|call| call.asker == epoch::Asker::Host(ticket));
     }
 
     fn expire(&mut self, timer: Self::Timer, effects: &mut Effects<Self>) {
@@ -615,6 +644,7 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Process for Replica<S
             }
             Timer::Sessions => self.sweep_sessions(effects),
             Timer::Join => self.ask_members(effects),
+            Timer::Call => self.call_again(effects),
         }
     }
 
@@ -634,6 +664,7 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Process for Replica<S
             // A group of one may decide in `settle`.
             self.send_answers(effects);
         }
+        self.tell_asked(effects);
     }
 
     /// None while a peer's state is coming in: its chunks are in the journal and in no snapshot, and their

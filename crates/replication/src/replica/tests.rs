@@ -161,6 +161,9 @@ struct Script {
     reads: bool,
     hurries: u64,
     decided: u64,
+    /// Here where it says nothing.
+    takes: Option<Takes>,
+    candidate: Option<ProcessId>,
 }
 
 impl Process for Script {
@@ -197,7 +200,10 @@ impl Order for Script {
     const MEMBERSHIP: Membership = Membership::StopAndHandOver;
 
     fn takes(&self) -> Takes {
-        Takes::Here
+        self.takes.unwrap_or(Takes::Here)
+    }
+    fn candidate(&self) -> Option<ProcessId> {
+        self.candidate
     }
     fn leads(&self) -> bool {
         true
@@ -557,6 +563,34 @@ fn another_reign_is_told() {
     assert!(bench.replica.order.proposed.is_empty());
 }
 
+/// Who has asked lately would wait for what was dropped: it is told whom to ask, once.
+#[test]
+fn clients_are_told_when_commands_are_taken_elsewhere() {
+    let mut bench = Bench::new(None);
+    let settled = |bench: &mut Bench, seconds: u64, takes, candidate: Option<u16>| {
+        bench.replica.order.takes = takes;
+        bench.replica.order.candidate = candidate.map(|node| process(node, 0));
+        let now = Instant::ZERO + Span::from_secs(seconds);
+        bench.replica.settle(bench.outbox.input(now, Stamp::ZERO));
+        let told = bench.outbox.drain().filter_map(|effect| match effect {
+            Effect::Send { to, message: Message::Redirect { leader, .. }, .. } => Some((to, leader)),
+            _ => None,
+        });
+        told.collect::<Vec<_>>()
+    };
+    let at = |node| Some(Takes::At(process(node, 0)));
+    let told = |node| vec![(CLIENT().process, Some(process(node, 0)))];
+    bench.ask(Append(1, 'a'));
+    assert_eq!(settled(&mut bench, 0, Some(Takes::Nobody), None), [], "nobody knows who");
+    assert_eq!(settled(&mut bench, 0, Some(Takes::Nobody), Some(1)), told(1), "a candidate");
+    assert_eq!(settled(&mut bench, 0, at(2), None), [], "it was told");
+    assert_eq!(settled(&mut bench, 0, None, None), []);
+    assert_eq!(settled(&mut bench, 0, at(2), Some(1)), told(2));
+    bench.ask(Append(1, 'b'));
+    assert_eq!(settled(&mut bench, 9, None, None), []);
+    assert_eq!(settled(&mut bench, 9, at(2), None), [], "it has asked again by now, or waits for nothing");
+}
+
 /// Who leads answers a request for nothing, with nothing, and remembers nothing of it.
 #[test]
 fn a_request_for_nothing_is_answered() {
@@ -795,4 +829,63 @@ fn what_is_passed_on_has_a_number_of_its_life() {
         number
     });
     assert_ne!(numbers[0], numbers[1]);
+}
+
+/// A group counts on whom it takes in; and what was proposed may have been lost.
+#[test]
+fn who_is_to_become_a_member_is_asked_first_whether_it_is_there() {
+    let mut bench = Bench::new(None);
+    let mut act =
+        |now: Instant, input: &dyn Fn(&mut Replica<Texts, Script>, &mut Effects<Replica<Texts, Script>>)| {
+            let effects = bench.outbox.input(now, Stamp::ZERO);
+            input(&mut bench.replica, effects);
+            bench.replica.settle(effects);
+            let said = bench.outbox.drain().filter_map(|effect| match effect {
+                Effect::Send { message: Message::Administered { number, result, .. }, .. } => {
+                    Some(format!("{number}: {result:?}"))
+                }
+                Effect::Send { to, message: Message::Join { epoch }, .. } => {
+                    Some(format!("n{} in {epoch}?", to.node.0))
+                }
+                _ => None,
+            });
+            let said: Vec<_> = said.collect();
+            let proposed = bench.replica.order.proposed.iter().map(|entry| match entry {
+                Entry::Stop { members } => members.iter().map(|member| member.process.node.0).collect(),
+                _ => vec![],
+            });
+            (said.join(", "), proposed.collect::<Vec<_>>())
+        };
+    let ask = |number, change| {
+        move |replica: &mut Replica<Texts, Script>, effects: &mut Effects<Replica<Texts, Script>>| {
+            replica.receive(process(9, 1), Message::Administer { number, change }, effects);
+        }
+    };
+    let (three, four) = (Change::Add(NodeId(3)), Change::Add(NodeId(4)));
+    let service = Service::for_rtt(Span::from_millis(1));
+    let start = Instant::from_nanos(1);
+    let said = |text: &str| (text.to_owned(), vec![]);
+    assert_eq!(act(start, &ask(1, three)), said("n3 in 0?"));
+    assert_eq!(act(start, &ask(1, three)), said(""), "it is being asked");
+    assert_eq!(act(start, &ask(2, four)), said("2: Err(Busy)"));
+    let call = |replica: &mut Replica<Texts, Script>, effects: &mut Effects<_>| {
+        replica.expire(Timer::Call, effects);
+    };
+    assert_eq!(act(start + service.resend, &call), said("n3 in 0?"), "that may have been lost");
+    let start = start + service.retry * 4;
+    assert_eq!(act(start, &call), said("1: Err(Silent)"));
+    assert_eq!(act(start, &ask(3, three)), said("n3 in 0?"));
+    let there = |replica: &mut Replica<Texts, Script>, effects: &mut Effects<_>| {
+        replica.receive(process(3, 0), Message::Joined { epoch: 0 }, effects);
+    };
+    let once = vec![0, 3];
+    assert_eq!(act(start, &there), (String::new(), vec![once.clone()]));
+    assert_eq!(act(start, &ask(4, four)), ("4: Err(Busy)".to_owned(), vec![once.clone()]));
+    let twice = vec![once.clone(), once];
+    assert_eq!(
+        act(start, &ask(5, three)),
+        ("3: Err(Busy)".to_owned(), twice.clone()),
+        "the same, by another"
+    );
+    assert_eq!(act(start + service.limit, &ask(6, four)), ("n4 in 0?".to_owned(), twice));
 }

@@ -591,10 +591,10 @@ impl<V: Ordered> Order<V> {
     /// Lets another replica be the sequencer.
     pub(super) fn begin_change(&mut self, ticket: Ticket, change: Change, effects: &mut Effects<Self>) {
         let now = effects.now();
+        let suspects = self.contact.suspects(self.parameters().election, now);
         let heir = match change {
             Change::Lead(node) => self.members.iter().position(|member| member.process.node == node),
             Change::Resign => {
-                let suspects = self.contact.suspects(self.parameters().election, now);
                 let head = self.head();
                 let live =
                     |rank: &Rank| *rank != head && (*rank == self.me || !suspects.contains(ReplicaId(*rank)));
@@ -605,6 +605,9 @@ impl<V: Ordered> Order<V> {
         let refusal = match heir {
             None => Some(Refusal::Impossible),
             Some(_) if self.task.is_some() => Some(Refusal::Busy),
+            Some(heir) if heir != usize::from(self.me) && suspects.contains(ReplicaId(heir as Rank)) => {
+                Some(Refusal::Silent)
+            }
             Some(_) => None,
         };
         let Some(heir) = heir.map(|heir| heir as Rank).filter(|_| refusal.is_none()) else {
@@ -613,7 +616,9 @@ impl<V: Ordered> Order<V> {
         if self.normal() && self.head() == heir {
             return effects.complete_ahead(ticket, Ok(()));
         }
-        self.task = Some(Task { ticket, heir, until: now + TASK_MAX, asked: now });
+        // One that resigns ends: where its heir has just died, the others do as well without being told.
+        let most = if change == Change::Resign { self.parameters().campaign * 2 } else { TASK_MAX };
+        self.task = Some(Task { ticket, heir, until: now + most, asked: now });
         self.hand_to(heir, effects);
     }
 

@@ -394,7 +394,8 @@ impl<S: StateMachine, W: Recording<S::Command>> Client<S, W> {
         let old = self.outstanding.iter().take_while(|(_, asked)| now.since(asked.at) >= soon);
         let over = old.filter_map(|(sequence, asked)| {
             // Whoever is told that nothing came of it can ask again, and need not wait as long.
-            let nothing = lost && (!asked.sent || S::reads_only(&asked.command));
+            let reads = S::reads_only(&asked.command) && !asked.touching;
+            let nothing = lost && (!asked.sent || reads);
             let outcome = if nothing { Outcome::Refused(Refusal::NoLeader) } else { Outcome::Unknown };
             (nothing || now.since(asked.at) >= service.limit).then_some((sequence, outcome))
         });

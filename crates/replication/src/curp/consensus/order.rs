@@ -406,6 +406,10 @@ impl<V: Ordered> order::Order for Order<V> {
         }
     }
 
+    fn candidate(&self) -> Option<ProcessId> {
+        self.log.candidate()
+    }
+
     fn leads(&self) -> bool {
         self.log.leads()
     }

@@ -292,6 +292,9 @@ impl<V: Ordered> Order<V> {
         match change {
             Change::Lead(node) => {
                 let seat = seat_at(node).ok_or(Refusal::Impossible)?;
+                if seat != self.me && self.suspected(seat) {
+                    return Err(Refusal::Silent);
+                }
                 if self.coordinator(self.acceptor.epoch) != seat || !self.acceptor.open {
                     self.say_or_campaign(seat, effects);
                 }

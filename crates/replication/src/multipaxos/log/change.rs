@@ -2,7 +2,7 @@
 
 use super::{Answer, Log, Member, Message, Note, Role, Value};
 use crate::request::{Change, Refusal};
-use isochrone_core::{Ballot, Effects, Instant, ProcessId, Slot, Span, Ticket, Wire};
+use isochrone_core::{Ballot, Effects, Instant, ProcessId, ReplicaSet, Slot, Span, Ticket, Wire};
 use std::sync::Arc;
 
 /// One change under way.
@@ -12,6 +12,10 @@ pub(super) struct Task {
     change: Change,
     /// Who is to lead instead.
     pub(super) heir: Option<Member>,
+    /// Since when it is asked to: nothing is proposed meanwhile.
+    asked: Option<Instant>,
+    /// Those that were to, and this one.
+    tried: ReplicaSet,
     until: Instant,
     /// The slot that is to be decided, once proposed: the change itself, then the one behind it.
     slot: Option<Slot>,
@@ -24,8 +28,8 @@ pub(super) const LEARNER_SLACK: u64 = 64;
 impl Task {
     /// What is answered when the reign ends with it under way.
     pub(super) fn end(&self, promised: Ballot) -> Answer {
-        match self.change {
-            Change::Lead(_) if self.heir.is_some_and(|heir| heir.replica == promised.owner) => Ok(()),
+        match self.heir {
+            Some(heir) if heir.replica == promised.owner => Ok(()),
             _ => Err(Refusal::NotLeader),
         }
     }
@@ -55,7 +59,8 @@ impl<V: Wire> Log<V> {
             return Err(Refusal::Busy);
         }
         let process = |node| ProcessId { node, ..self.process };
-        let (mut change, mut heir) = (change, None);
+        let own = ReplicaSet::from_iter([self.me]);
+        let mut heir = None;
         match change {
             Change::Add(node) => match self.configuration.with(process(node))? {
                 Some(next) => reign.learner = next.members().last().copied(),
@@ -69,19 +74,21 @@ impl<V: Wire> Log<V> {
                 }
             }
             Change::Lead(node) => {
-                heir = Some(self.configuration.on(node).ok_or(Refusal::Impossible)?);
+                let member = self.configuration.on(node).ok_or(Refusal::Impossible)?;
                 if node == self.process.node {
                     return Ok(true);
                 }
+                if reign.contact.suspects(now).contains(member.replica) {
+                    return Err(Refusal::Silent);
+                }
+                heir = Some(member);
             }
             Change::Resign => {
-                let silent = reign.contact.suspects(now);
-                let lives = |member: &&Member| member.replica != self.me && !silent.contains(member.replica);
-                let member = *self.configuration.members().iter().find(lives).ok_or(Refusal::Impossible)?;
-                (change, heir) = (Change::Lead(member.process.node), Some(member));
+                heir = Some(reign.heir(&self.configuration, own, now).ok_or(Refusal::Impossible)?);
             }
         }
-        reign.task = Some(Task { ticket, change, heir, until: now + TASK_MAX, slot: None });
+        let (asked, tried, until) = (None, own, now + TASK_MAX);
+        reign.task = Some(Task { ticket, change, heir, asked, tried, until, slot: None });
         Ok(false)
     }
 
@@ -111,14 +118,37 @@ impl<V: Wire> Log<V> {
             effects.complete(task.ticket, Err(Refusal::TimedOut));
             return self.refresh_peers();
         }
-        if let Some(Task { heir: Some(heir), .. }) = &reign.task
-            && reign.next == decided
-        {
-            // The lease need not run out: the heir waits for none whose holder has promised it its ballot.
-            let ballot = reign.ballot;
+        let (ballot, all_decided) = (reign.ballot, reign.next == decided);
+        let Some(task) = reign.task.as_mut().filter(|task| task.heir.is_some() && all_decided) else {
+            return;
+        };
+        // The lease need not run out: the heir waits for none whose holder has promised it its ballot.
+        let asked = *task.asked.get_or_insert(now);
+        if now.since(asked) >= self.parameters.election {
+            return self.next_heir(effects);
+        }
+        if let Some(heir) = &task.heir {
             let handover = Message::Handover { ballot, decided };
             effects.urgently(|effects| effects.send(heir.process, handover));
         }
+    }
+
+    /// The heir has not come forward, and commands have waited for as long as they would if this replica had died.
+    fn next_heir(&mut self, effects: &mut Effects<Self>) {
+        let Role::Leader(reign) = &mut self.role else { return };
+        let Some(mut task) = reign.task.take() else { return };
+        if let Some(heir) = task.heir.take() {
+            task.tried.insert(heir.replica);
+        }
+        if task.change == Change::Resign {
+            task.heir = reign.heir(&self.configuration, task.tried, effects.now());
+        }
+        if task.heir.is_none() {
+            return effects.complete(task.ticket, Err(Refusal::TimedOut));
+        }
+        task.asked = None;
+        reign.task = Some(task);
+        self.pursue(effects);
     }
 
     /// A change of the members is in force.

@@ -3,7 +3,8 @@
 use super::{Configuration, Form, Log, Message, Mutation, Record, Report, Role, Timer, Value};
 use crate::election::Gathering;
 use isochrone_core::{
-    Admit, Ballot, Count, Effects, Instant, ProcessId, ReplicaId, ReplicaSet, Slot, Span, Tally, Wire,
+    Admit, Ballot, Count, Effects, Instant, LeaseTerms, ProcessId, ReplicaId, ReplicaSet, Slot, Span, Tally,
+    Wire,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -53,15 +54,38 @@ impl<V: Wire> Campaign<V> {
         }
     }
 
-    /// How long a lease may still hold that a voter granted to somebody who has not promised this ballot.
-    /// One who has promised it leads no longer, and a former life's lease ended with it.
-    pub(super) fn lease_left(&self) -> Span {
-        let promised = self.promised();
-        let granted = |report: &Report<V>| match report.lease {
-            Some((holder, left)) if !promised.contains(holder) => left.max(report.lease_forgotten),
-            _ => report.lease_forgotten,
-        };
-        self.reports.iter().map(|(_, report)| granted(report)).max().unwrap_or_default()
+    /// What may still hold of the leases that the voters have granted.
+    pub(super) fn leases(&self, now: Instant) -> Leases {
+        let mut leases = Leases { told: now, granted: Vec::new(), forgotten: Span::ZERO };
+        for (_, report) in &self.reports {
+            leases.forgotten = leases.forgotten.max(report.lease_forgotten);
+            leases.granted.extend(report.lease);
+        }
+        self.reports.iter().for_each(|(voter, _)| leases.release(*voter));
+        leases
+    }
+}
+
+/// Leases that others than the leader may hold.
+#[derive(Clone, Hash, Debug)]
+pub(super) struct Leases {
+    /// When their granters were bound for as long as they say, at the latest.
+    told: Instant,
+    granted: Vec<(ReplicaId, Span)>,
+    /// Of holders that the granters do not remember.
+    forgotten: Span,
+}
+
+impl Leases {
+    /// Who has promised the leader's ballot leads no longer, and a former life's lease ended with it.
+    pub(super) fn release(&mut self, promised: ReplicaId) {
+        self.granted.retain(|(holder, _)| *holder != promised);
+    }
+
+    /// How long they have to be waited for.
+    pub(super) fn left(&self, terms: LeaseTerms, now: Instant) -> Span {
+        let left = self.granted.iter().map(|(_, left)| *left).fold(self.forgotten, Span::max);
+        (self.told + terms.wait_out(left)).since(now)
     }
 }
 
@@ -262,6 +286,9 @@ impl<V: Wire> Log<V> {
         effects: &mut Effects<Self>,
     ) {
         let Some(voter) = self.seat(from) else { return };
+        if matches!(&self.role, Role::Leader(reign) if reign.ballot == ballot) {
+            return self.release(voter, effects);
+        }
         let any = self.parameters.mutated(Mutation::AdoptAny);
         let (form, current) = (self.parameters.form, self.configuration.clone());
         let Role::Candidate(campaign) = &mut self.role else { return };

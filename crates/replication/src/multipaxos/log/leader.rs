@@ -1,7 +1,7 @@
 //! Leading: slots, votes, heartbeats, leases, and changes of the members or the leader.
 
 use super::change::{LEARNER_SLACK, Task};
-use super::election::changes;
+use super::election::{Leases, changes};
 use super::{
     Answer, Configuration, Form, Log, Member, Message, Mutation, Note, Queue, Record, Role, Timer, Value,
 };
@@ -27,8 +27,8 @@ pub(super) struct Reign {
     /// A change that is proposed and not decided: nothing is proposed behind it.
     pub(super) barrier: Option<Slot>,
     lease: Lease,
-    /// Leases of others may still hold: nothing decided may show yet.
-    pub(super) waiting: bool,
+    /// Leases of others that may still hold: nothing decided may show yet.
+    pub(super) waiting: Option<Leases>,
     pub(super) contact: Suspicion,
     /// Who is being brought up to date before it becomes a member.
     pub(super) learner: Option<Member>,
@@ -65,6 +65,13 @@ impl Reign {
         let silent = self.contact.suspects(now);
         let members = of.members().iter().map(|member| member.replica);
         of.quorum(members.filter(|member| *member == me || !silent.contains(*member)).collect())
+    }
+
+    /// A member that is heard of and none of these.
+    pub(super) fn heir(&self, of: &Configuration, but: ReplicaSet, now: Instant) -> Option<Member> {
+        let silent = self.contact.suspects(now);
+        let lives = |member: &&Member| !but.contains(member.replica) && !silent.contains(member.replica);
+        of.members().iter().find(lives).copied()
     }
 
     /// Takes a delivered slot out of the air: where its time went.
@@ -124,7 +131,7 @@ impl<V: Wire> Log<V> {
 
     /// Whether this leader has handed out all that it adopted.
     pub(crate) fn caught_up(&self) -> bool {
-        matches!(&self.role, Role::Leader(reign) if self.delivered >= reign.serving && !reign.waiting)
+        matches!(&self.role, Role::Leader(reign) if self.delivered >= reign.serving && reign.waiting.is_none())
     }
 
     fn holds_lease(&self, reign: &Reign, now: Instant) -> bool {
@@ -162,9 +169,9 @@ impl<V: Wire> Log<V> {
                 barrier = Some(slot);
             }
         }
-        let left = campaign.lease_left();
-        let wait = self.parameters.lease_terms().wait_out(left);
-        let waiting = wait > Span::ZERO && !self.parameters.mutated(Mutation::IgnoreLeases);
+        let leases = campaign.leases(now);
+        let wait = leases.left(self.parameters.lease_terms(), now);
+        let waits = wait > Span::ZERO && !self.parameters.mutated(Mutation::IgnoreLeases);
         self.role = Role::Leader(Box::new(Reign {
             ballot,
             next,
@@ -174,7 +181,7 @@ impl<V: Wire> Log<V> {
             flying_bytes,
             barrier,
             lease: Lease::default(),
-            waiting,
+            waiting: waits.then_some(leases),
             contact: Suspicion::watching([], self.parameters.election * 2, now),
             learner: None,
             task: None,
@@ -201,11 +208,26 @@ impl<V: Wire> Log<V> {
             effects.send(self.process, Message::Accepted { ballot, first: from, last: Slot(next.0 - 1) });
         }
         effects.mark(Note::Leads(ballot));
-        if waiting {
+        if waits {
             effects.mark(Note::Counted("lease_waits"));
             effects.arm(Timer::Wait, wait);
         }
         self.beat(effects);
+    }
+
+    /// Somebody follows that was not needed to lead: a lease that it holds is not waited for.
+    pub(super) fn release(&mut self, promised: ReplicaId, effects: &mut Effects<Self>) {
+        let terms = self.parameters.lease_terms();
+        let Role::Leader(reign) = &mut self.role else { return };
+        let Some(leases) = &mut reign.waiting else { return };
+        leases.release(promised);
+        match leases.left(terms, effects.now()) {
+            Span::ZERO => {
+                reign.waiting = None;
+                effects.disarm(Timer::Wait);
+            }
+            left => effects.arm(Timer::Wait, left),
+        }
     }
 
     /// Gives waiting values their slots, one for each batch, as far as the window allows.
@@ -432,6 +454,7 @@ impl<V: Wire> Log<V> {
         } else if matches!(&reign.task, Some(Task { heir: Some(heir), .. }) if heir.replica == follower) {
             self.pursue(effects);
         }
+        self.release(follower, effects);
     }
 }
 

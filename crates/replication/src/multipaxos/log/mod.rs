@@ -272,7 +272,7 @@ impl<V: Ordered> Log<V> {
             return None;
         }
         if let Role::Leader(reign) = &self.role
-            && reign.waiting
+            && reign.waiting.is_some()
         {
             return None;
         }
@@ -318,6 +318,11 @@ impl<V: Ordered> Order for Log<V> {
             (false, Some(leader)) => Takes::At(leader),
             (false, None) => Takes::Nobody,
         }
+    }
+
+    fn candidate(&self) -> Option<ProcessId> {
+        let owner = self.watch.candidate(self.promise.ballot())?.owner;
+        self.peers.iter().find(|peer| peer.replica == owner).map(|peer| peer.process)
     }
 
     fn leads(&self) -> bool {
@@ -542,7 +547,7 @@ impl<V: Wire> Process for Log<V> {
             Timer::Repair => self.repair(effects),
             Timer::Wait => {
                 if let Role::Leader(reign) = &mut self.role {
-                    reign.waiting = false;
+                    reign.waiting = None;
                 }
             }
         }

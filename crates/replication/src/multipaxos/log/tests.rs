@@ -4,7 +4,7 @@ use super::{Answer, Log, Member, Message, Record, Report, Role as Part, Setup, T
 use crate::Tuning as _;
 use crate::multipaxos::{Form, Parameters};
 use crate::order::{Order as _, Ordered};
-use crate::request::Change;
+use crate::request::{Change, Refusal};
 use isochrone_core::command::Touch;
 use isochrone_core::{
     Ballot, CommandId, Effect, Effects, Identity, Instant, KeyspaceId, NodeId, Outbox, PartitionId, Process,
@@ -278,6 +278,35 @@ fn a_lease_that_another_has_followed_is_waited_for_where_the_leader_hands_over()
     }
 }
 
+#[test]
+fn a_lease_is_waited_for_until_its_holder_has_promised() {
+    let (a, b, c) = (0, 1, 2);
+    for form in [Form::Slots, Form::Prefix] {
+        let mut group = [0, 1, 2].map(|node| Follower::on(node, form));
+        group[a].run(Log::campaign);
+        talk(&mut group, &[a, b, c]);
+        group[a].run(Log::beat);
+        talk(&mut group, &[a, b, c]);
+        // B is to lead, and C's promise is there before A has heard of it.
+        group[a].run(|log, effects| log.on_change(Ticket(1), Change::Lead(NodeId(1)), effects));
+        let asked = std::mem::take(&mut group[a].sent).pop().unwrap().1;
+        group[b].hear(asked);
+        let asks = std::mem::take(&mut group[b].sent);
+        let (late, now): (Vec<_>, Vec<_>) = asks.into_iter().partition(|(to, _)| *to == process(0));
+        group[b].sent = now;
+        talk(&mut group, &[b, c]);
+        let time = group[b].now;
+        assert!(group[b].log.leads() && !group[b].log.caught_up(), "{form:?}");
+        assert!(group[a].log.may_read(time), "{form:?}");
+        for (_, message) in late {
+            group[a].run(|log, effects| log.receive(process(1), message, effects));
+        }
+        assert!(!group[a].log.may_read(time), "{form:?}");
+        talk(&mut group, &[a, b, c]);
+        assert!(group[b].log.caught_up(), "{form:?}");
+    }
+}
+
 /// Nodes may have different files for a while.
 #[test]
 fn a_lease_holds_for_as_long_as_its_granters_are_bound() {
@@ -330,6 +359,53 @@ fn a_state_that_a_leader_takes_in_ends_the_change_before_it() {
         };
         assert!(proposed(&Value::NoOp) && proposed(&batch(7)), "{form:?}");
     }
+}
+
+/// Commands wait while a leader hands over.
+#[test]
+fn an_heir_that_does_not_come_forward_is_waited_for_no_longer_than_a_dead_leader() {
+    let silence = setup(Form::Slots).parameters.election;
+    let led = || {
+        let mut group = [0, 1, 2].map(|node| Follower::on(node, Form::Slots));
+        group[0].run(Log::campaign);
+        talk(&mut group, &[0, 1, 2]);
+        group
+    };
+    let change = |group: &mut [Follower; 3], change| {
+        group[0].run(|log, effects| log.on_change(Ticket(1), change, effects));
+    };
+    let beat = |group: &mut [Follower; 3], span| {
+        group.iter_mut().for_each(|one| one.now = one.now + span);
+        group[0].run(Log::beat);
+        talk(group, &[0, 2]);
+    };
+    // Of one that is not heard of it is not asked.
+    let mut group = led();
+    beat(&mut group, silence);
+    beat(&mut group, silence);
+    change(&mut group, Change::Lead(NodeId(1)));
+    assert_eq!(group[0].answers, [Err(Refusal::Silent)]);
+    // One that has just died is given up, ...
+    let mut group = led();
+    change(&mut group, Change::Lead(NodeId(1)));
+    beat(&mut group, silence / 2);
+    assert!(group[0].answers.is_empty() && group[0].log.leads());
+    beat(&mut group, silence / 2);
+    assert_eq!(group[0].answers, [Err(Refusal::TimedOut)]);
+    group[0].run(|log, effects| {
+        assert!(log.enqueue(1, 1, effects.now()).is_ok());
+        log.settle(effects);
+    });
+    talk(&mut group, &[0, 2]);
+    assert_eq!(group[0].log.decided(), Slot(1), "commands go on");
+    // ... and where any other will do, another is asked.
+    let mut group = led();
+    change(&mut group, Change::Resign);
+    beat(&mut group, silence / 2);
+    assert!(group[0].log.leads());
+    beat(&mut group, silence / 2);
+    assert!(group[2].log.leads());
+    assert_eq!(group[0].answers, [Ok(())]);
 }
 
 #[test]

@@ -388,7 +388,7 @@ fn a_guard_that_is_taken_away_is_missed() {
     ];
     for (bug, plans) in bugs {
         let start = Small::new(plans, Some(bug));
-        let found = std::panic::catch_unwind(|| wander(&start, 300_000));
+        let found = std::panic::catch_unwind(|| wander(&start, 3_000_000));
         match found {
             Ok(Err(text)) => println!("{bug:<28} {text}"),
             Err(_) => println!("{bug:<28} an invariant failed"),
