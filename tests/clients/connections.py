@@ -206,13 +206,11 @@ def versions(frames, server, commands):
 
 
 def client_lines(frames, server, commands):
-    """CLIENT LIST and CLIENT INFO: of addresses, times and buffers each has its own. CLIENT LIST ID tells the connections in the
-    order of their ids, in Redis in that in which they are asked for."""
+    """CLIENT LIST and CLIENT INFO: of addresses, times and buffers each has its own."""
 
     def lines(match):
         text = match.group(2).decode()
         told = [dict(re.findall(r"([a-z-]+)=(\S*)", line)) for line in text.splitlines()]
-        told.sort(key=lambda line: int(line["id"]))
         return match.group(1) + "".join(projected(line) + "\n" for line in told).encode()
 
     return [re.sub(rb"([$=])\d+\r\n((?:txt:)?id=\d+ addr=.*?\n)\r\n", lines, frame, flags=re.DOTALL) for frame in frames]
@@ -322,7 +320,6 @@ class Model:
     def __init__(self):
         self.version, self.subscribed, self.muted = 2, False, False
         self.multi, self.key = False, None
-        self.unblocks = False
         # Whether it waits, for what type, and for which keys.
         self.blocked, self.kind, self.keys = False, None, []
         self.watched = []
@@ -386,7 +383,6 @@ class Drawing:
         free = [connection for connection, model in self.models.items() if not model.blocked]
         connection = self.random.choice(free if self.random.random() < 0.9 else list(self.models))
         model = self.models[connection]
-        model.unblocks = model.multi and model.unblocks
         if self.random.random() < (0.06 if connection > 1 else 0.01):
             step = Step(connection, [])
             if model.multi or model.blocked or self.random.random() < 0.6:
@@ -698,12 +694,6 @@ class Drawing:
             self.hushed.add(connection)
         if command[-2:] == ["SKIPME", "NO"] and connection in self.hushed:
             return ["PING"]
-        # Who is told to wait no longer does so behind the packet, or the transaction, that says it: until then it is listed,
-        # and another is told, as if it still waited.
-        if command[1:2] in (["UNBLOCK"], ["LIST"]):
-            if model.unblocks:
-                return ["PING"]
-            model.unblocks = True
         return command
 
     def session(self, connection):

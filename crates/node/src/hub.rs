@@ -417,6 +417,11 @@ impl Hub {
         self.mail.push_back((connection, notice));
     }
 
+    /// Whether CLIENT UNBLOCK has ended what it waits for, which it has not heard of yet.
+    pub fn is_unblocked(&self, connection: u64) -> bool {
+        self.mail.iter().any(|(to, notice)| *to == connection && matches!(notice, Notice::Unblock { .. }))
+    }
+
     /// A connection is told from now on what this node is asked; whether that is new.
     pub fn monitor(&mut self, connection: u64) -> bool {
         // What was asked before is not for it.

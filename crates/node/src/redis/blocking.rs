@@ -485,7 +485,7 @@ pub(crate) fn unblock(
     let number = super::args::number(args.at(2))?;
     let waits = u64::try_from(number).ok().filter(|number| context.hub.waits(*number));
     // Who was told of an element is about to end with it; but it may be of another type, or gone.
-    let ends = waits.is_some_and(|number| !context.hub.is_told(number));
+    let ends = waits.is_some_and(|number| !context.hub.is_told(number) && !context.hub.is_unblocked(number));
     if let Some(number) = waits {
         context.hub.notify(number, crate::hub::Notice::Unblock { error });
     }

@@ -7,7 +7,6 @@ use super::request::{Args, integer};
 use crate::gateway::{ClientView, Context};
 use crate::hub::Hub;
 use isochrone_core::Instant;
-use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 type Answer = Result<(), Complaint>;
@@ -39,12 +38,12 @@ pub(crate) fn list(
     context: &mut Context<'_>,
     reply: &mut Reply<'_>,
 ) -> Answer {
-    let (mut kind, mut wanted): (Option<Kind>, Option<BTreeSet<u64>>) = (None, None);
+    let (mut kind, mut wanted): (Option<Kind>, Option<Vec<u64>>) = (None, None);
     match args.len() {
         2 => {}
         4 if args.at(2).eq_ignore_ascii_case(b"type") => kind = Some(Kind::named(args.at(3))?),
         4.. if args.at(2).eq_ignore_ascii_case(b"id") => {
-            let parsed: Option<BTreeSet<u64>> = args
+            let parsed: Option<Vec<u64>> = args
                 .from(3)
                 .iter()
                 .map(|id| integer(id).map(|id| u64::try_from(id).unwrap_or(u64::MAX)))
@@ -53,16 +52,17 @@ pub(crate) fn list(
         }
         _ => return Err(Complaint::Syntax),
     }
+    if let Some(own) = context.clients.get_mut(&state.number) {
+        state.show(own);
+    }
     let mut text = String::new();
-    for (number, client) in context.clients.iter_mut() {
-        if *number == state.number {
-            state.show(client);
-        }
-        if kind.is_none_or(|kind| kind.fits(*number, context.hub))
-            && wanted.as_ref().is_none_or(|wanted| wanted.contains(number))
-            && !context.hub.is_killed(*number)
+    let numbers = wanted.unwrap_or_else(|| context.clients.keys().copied().collect());
+    for number in numbers {
+        if let Some(client) = context.clients.get(&number)
+            && kind.is_none_or(|kind| kind.fits(number, context.hub))
+            && !context.hub.is_killed(number)
         {
-            line(&mut text, *number, client, context.now, context.hub);
+            line(&mut text, number, client, context.now, context.hub);
         }
     }
     reply.verbatim(&text);
@@ -110,11 +110,14 @@ pub(crate) fn line(text: &mut String, number: u64, client: &ClientView, now: Ins
     let (channels, patterns) = hub.counts(number);
     let mut flags = String::new();
     let (queued, watched) = client.transaction;
+    let waits = hub.waits(number);
+    let unblocked = waits && hub.is_unblocked(number);
     for (is, flag) in [
         (hub.monitors(number), 'O'),
         (channels + patterns > 0, 'P'),
         (queued.is_some(), 'x'),
-        (hub.waits(number), 'b'),
+        (waits && !unblocked, 'b'),
+        (unblocked, 'u'),
         (client.no_evict, 'e'),
         (client.no_touch, 'T'),
     ] {

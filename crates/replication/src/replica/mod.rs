@@ -433,6 +433,14 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
         }
     }
 
+    /// Lets another one do what the host has asked for.
+    fn relay(&mut self, to: ProcessId, ticket: Ticket, change: Change, effects: &mut Effects<Self>) {
+        self.tickets += 1;
+        let number = self.tickets;
+        self.relayed.insert(number, ticket);
+        effects.send_ahead(to, Message::Administer { number, change });
+    }
+
     /// Clients that have asked here lately are told who takes commands now, or is about to, once commands are taken here no more:
     /// what they wait for may have been dropped, and they would ask again only after a while.
     fn tell_asked(&mut self, effects: &mut Effects<Self>) {
@@ -603,7 +611,10 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Process for Replica<S
     /// can, once: a host that hears nothing asks again.
     fn request(&mut self, ticket: Ticket, change: Change, effects: &mut Effects<Self>) {
         if self.stops(change) && self.is_active() {
-            return self.stop(epoch::Asker::Host(ticket), change, effects);
+            return match self.order.monitor() {
+                Takes::At(monitor) => self.relay(monitor, ticket, change, effects),
+                Takes::Here | Takes::Nobody => self.stop(epoch::Asker::Host(ticket), change, effects),
+            };
         }
         let here = match O::MEMBERSHIP {
             Membership::Own => self.order.leads(),
@@ -615,12 +626,7 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Process for Replica<S
         match (change, self.elsewhere()) {
             (Change::Resign, _) => effects.complete_ahead(ticket, Ok(())),
             (_, None) => effects.complete_ahead(ticket, Err(Refusal::NotLeader)),
-            (_, Some(leader)) => {
-                self.tickets += 1;
-                let number = self.tickets;
-                self.relayed.insert(number, ticket);
-                effects.send_ahead(leader, Message::Administer { number, change });
-            }
+            (_, Some(leader)) => self.relay(leader, ticket, change, effects),
         }
     }
 

@@ -834,30 +834,30 @@ fn what_is_passed_on_has_a_number_of_its_life() {
 /// A group counts on whom it takes in; and what was proposed may have been lost.
 #[test]
 fn who_is_to_become_a_member_is_asked_first_whether_it_is_there() {
+    type Scripted = Replica<Texts, Script>;
     let mut bench = Bench::new(None);
-    let mut act =
-        |now: Instant, input: &dyn Fn(&mut Replica<Texts, Script>, &mut Effects<Replica<Texts, Script>>)| {
-            let effects = bench.outbox.input(now, Stamp::ZERO);
-            input(&mut bench.replica, effects);
-            bench.replica.settle(effects);
-            let said = bench.outbox.drain().filter_map(|effect| match effect {
-                Effect::Send { message: Message::Administered { number, result, .. }, .. } => {
-                    Some(format!("{number}: {result:?}"))
-                }
-                Effect::Send { to, message: Message::Join { epoch }, .. } => {
-                    Some(format!("n{} in {epoch}?", to.node.0))
-                }
-                _ => None,
-            });
-            let said: Vec<_> = said.collect();
-            let proposed = bench.replica.order.proposed.iter().map(|entry| match entry {
-                Entry::Stop { members } => members.iter().map(|member| member.process.node.0).collect(),
-                _ => vec![],
-            });
-            (said.join(", "), proposed.collect::<Vec<_>>())
-        };
+    let mut act = |now: Instant, input: &dyn Fn(&mut Scripted, &mut Effects<Scripted>)| {
+        let effects = bench.outbox.input(now, Stamp::ZERO);
+        input(&mut bench.replica, effects);
+        bench.replica.settle(effects);
+        let said = bench.outbox.drain().filter_map(|effect| match effect {
+            Effect::Send { message: Message::Administered { number, result, .. }, .. } => {
+                Some(format!("{number}: {result:?}"))
+            }
+            Effect::Send { to, message: Message::Join { epoch }, .. } => {
+                Some(format!("n{} in {epoch}?", to.node.0))
+            }
+            _ => None,
+        });
+        let said: Vec<_> = said.collect();
+        let proposed = bench.replica.order.proposed.iter().map(|entry| match entry {
+            Entry::Stop { members } => members.iter().map(|member| member.process.node.0).collect(),
+            _ => vec![],
+        });
+        (said.join(", "), proposed.collect::<Vec<_>>())
+    };
     let ask = |number, change| {
-        move |replica: &mut Replica<Texts, Script>, effects: &mut Effects<Replica<Texts, Script>>| {
+        move |replica: &mut Scripted, effects: &mut Effects<Scripted>| {
             replica.receive(process(9, 1), Message::Administer { number, change }, effects);
         }
     };
@@ -868,14 +868,14 @@ fn who_is_to_become_a_member_is_asked_first_whether_it_is_there() {
     assert_eq!(act(start, &ask(1, three)), said("n3 in 0?"));
     assert_eq!(act(start, &ask(1, three)), said(""), "it is being asked");
     assert_eq!(act(start, &ask(2, four)), said("2: Err(Busy)"));
-    let call = |replica: &mut Replica<Texts, Script>, effects: &mut Effects<_>| {
+    let call = |replica: &mut Scripted, effects: &mut Effects<Scripted>| {
         replica.expire(Timer::Call, effects);
     };
     assert_eq!(act(start + service.resend, &call), said("n3 in 0?"), "that may have been lost");
     let start = start + service.retry * 4;
     assert_eq!(act(start, &call), said("1: Err(Silent)"));
     assert_eq!(act(start, &ask(3, three)), said("n3 in 0?"));
-    let there = |replica: &mut Replica<Texts, Script>, effects: &mut Effects<_>| {
+    let there = |replica: &mut Scripted, effects: &mut Effects<Scripted>| {
         replica.receive(process(3, 0), Message::Joined { epoch: 0 }, effects);
     };
     let once = vec![0, 3];

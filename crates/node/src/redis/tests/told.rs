@@ -152,6 +152,13 @@ fn object_tells_nothing_of_a_key_that_is_not_there() {
 }
 
 #[test]
+fn clients_are_listed_as_they_are_asked_for() {
+    let listed = play(&mut World::new(Login::Open), "> CLIENT LIST ID 9 7 0 9");
+    let numbers: Vec<_> = listed.split("id=").skip(1).map(|line| &line[..1]).collect();
+    assert_eq!(numbers, ["9", "7", "9"], "{listed}");
+}
+
+#[test]
 fn who_is_killed_is_gone_at_once_and_who_kills_itself_after_its_reply() {
     let mut world = World::new(Login::Open);
     world.hub.subscribe(9, Topic::Channel, &"news".into());

@@ -275,6 +275,11 @@ fn a_wait_is_ended_from_outside() {
     assert_eq!(play(&mut world, "> CLIENT UNBLOCK 9 ; CLIENT UNBLOCK x"), {
         "> CLIENT UNBLOCK 9 ; CLIENT UNBLOCK x\n  :0·-ERR value is not an integer or out of range·\n"
     });
+    // Once is enough.
+    world.hub.wait(22, isochrone_core::KeyspaceId(1), &["l".into()]);
+    let twice = play(&mut world, "> CLIENT UNBLOCK 22 ERROR ; CLIENT UNBLOCK 22");
+    assert!(twice.ends_with("\n  :1·:0·\n"), "{twice}");
+    world.hub.unwait(22);
     // Of what a transaction pushes, nothing is for whom it tells to wait no longer; what was pushed before in the pipeline is.
     let (unblock, filled) = (Notice::Unblock { error: false }, Notice::Filled);
     for (waiter, script, id, outcome, replies, mail) in [
