@@ -317,12 +317,10 @@ class RealRedis:
     """`redis-server` on a free port, for as long as the block lasts."""
 
     def __enter__(self):
+        import connections
         import redis
-        import socket
 
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
+        self.port = connections.free_port()
         self.process = subprocess.Popen(
             ["redis-server", "--port", str(self.port), "--save", "", "--appendonly", "no"], stdout=subprocess.DEVNULL
         )

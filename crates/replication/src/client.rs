@@ -608,22 +608,32 @@ mod tests {
     use crate::order::Reign;
     use isochrone_core::{Effect, NodeId, Outbox, Random, Stamp};
 
+    type Asking = Client<u64, u64, u64, multipaxos::Parameters>;
+
+    const RTT: Span = Span::from_millis(1);
+
+    fn process(node: u16) -> ProcessId {
+        ProcessId { node: NodeId(node), ..ProcessId::from_u64(0) }
+    }
+
+    /// The client on node 0 of the replicas on these, of which one may lead.
+    fn client_of(replicas: &[u16], leader: Option<u16>) -> Asking {
+        let setup = Setup {
+            replicas: replicas.iter().map(|node| process(*node)).collect(),
+            members: Arc::from([]),
+            leader: leader.map(process),
+            proxy: None,
+            service: Service::for_rtt(RTT),
+            parameters: multipaxos::Parameters::for_rtt(RTT),
+        };
+        Asking::open(Identity { process: process(0), incarnation: 1 }, &setup)
+    }
+
     /// A read was asked for twice: one replica read a value, another one found that the read has an effect (seed
     /// 9694 of three regions, EPaxos). With the first answer the effect would come behind the read.
     #[test]
     fn a_read_whose_effect_is_asked_for_is_answered_with_that() {
-        type Asking = Client<u64, u64, u64, multipaxos::Parameters>;
-        let process = |node| ProcessId { node: NodeId(node), ..ProcessId::from_u64(0) };
-        let rtt = Span::from_millis(1);
-        let setup = Setup {
-            replicas: Arc::from([process(1), process(2)]),
-            members: Arc::from([]),
-            leader: None,
-            proxy: None,
-            service: Service::for_rtt(rtt),
-            parameters: multipaxos::Parameters::for_rtt(rtt),
-        };
-        let mut client = Asking::open(Identity { process: process(0), incarnation: 1 }, &setup);
+        let mut client = client_of(&[1, 2], None);
         let mut outbox = Outbox::new(process(0), Random::seeded(1));
         let effects = outbox.input(Instant::ZERO, Stamp::ZERO);
         client.request(Ticket(1), Request::Command(7), effects);
@@ -646,20 +656,9 @@ mod tests {
     /// What has its place is asked after and not said again, and no later command passes it by before it is executed.
     #[test]
     fn what_is_answered_at_its_commit_is_outstanding_until_it_is_executed() {
-        type Asking = Client<u64, u64, u64, multipaxos::Parameters>;
         type Said = Message<u64, u64, u64>;
-        let process = |node| ProcessId { node: NodeId(node), ..ProcessId::from_u64(0) };
-        let rtt = Span::from_millis(1);
-        let service = Service::for_rtt(rtt);
-        let setup = Setup {
-            replicas: Arc::from([process(1)]),
-            members: Arc::from([]),
-            leader: None,
-            proxy: None,
-            service,
-            parameters: multipaxos::Parameters::for_rtt(rtt),
-        };
-        let mut client = Asking::open(Identity { process: process(0), incarnation: 1 }, &setup);
+        let service = Service::for_rtt(RTT);
+        let mut client = client_of(&[1], None);
         let mut outbox = Outbox::new(process(0), Random::seeded(1));
         let mut now = Instant::ZERO;
         let mut act = |now: Instant, input: &mut dyn FnMut(&mut Asking, &mut Effects<Asking>)| {
@@ -717,18 +716,7 @@ mod tests {
     /// One that has led says so unasked, and may do so late.
     #[test]
     fn who_is_not_asked_any_more_turns_nobody_away() {
-        type Asking = Client<u64, u64, u64, multipaxos::Parameters>;
-        let process = |node| ProcessId { node: NodeId(node), ..ProcessId::from_u64(0) };
-        let rtt = Span::from_millis(1);
-        let setup = Setup {
-            replicas: Arc::from([process(1), process(2), process(3)]),
-            members: Arc::from([]),
-            leader: Some(process(1)),
-            proxy: None,
-            service: Service::for_rtt(rtt),
-            parameters: multipaxos::Parameters::for_rtt(rtt),
-        };
-        let mut client = Asking::open(Identity { process: process(0), incarnation: 1 }, &setup);
+        let mut client = client_of(&[1, 2, 3], Some(1));
         let mut outbox = Outbox::new(process(0), Random::seeded(1));
         let mut asked = |input: &mut dyn FnMut(&mut Asking, &mut Effects<Asking>)| {
             let effects = outbox.input(Instant::ZERO, Stamp::ZERO);

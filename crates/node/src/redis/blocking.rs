@@ -483,9 +483,11 @@ pub(crate) fn unblock(
         _ => return Err(Complaint::Arity("client|unblock")),
     };
     let number = super::args::number(args.at(2))?;
-    let waits = u64::try_from(number).ok().filter(|number| context.hub.waits(*number));
+    // Once told, it waits no longer, though it has not heard of it.
+    let waits = |number: &u64| context.hub.waits(*number) && !context.hub.is_unblocked(*number);
+    let waits = u64::try_from(number).ok().filter(waits);
     // Who was told of an element is about to end with it; but it may be of another type, or gone.
-    let ends = waits.is_some_and(|number| !context.hub.is_told(number) && !context.hub.is_unblocked(number));
+    let ends = waits.is_some_and(|number| !context.hub.is_told(number));
     if let Some(number) = waits {
         context.hub.notify(number, crate::hub::Notice::Unblock { error });
     }

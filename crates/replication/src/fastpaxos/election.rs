@@ -410,11 +410,11 @@ impl<V: Ordered> Order<V> {
             // without being told.
             Change::Resign => {
                 let at = self.members.iter().position(|member| Some(member.replica) == now_owner);
-                let line =
-                    self.members.iter().cycle().skip(at.map_or(0, |at| at + 1)).take(self.members.len());
+                let behind = self.members.iter().cycle().skip(at.map_or(0, |at| at + 1));
+                let mut line = behind.take(self.members.len());
                 let lives =
                     |member: &&Member| Some(member.replica) != now_owner && !silent.contains(member.replica);
-                (line.into_iter().find(lives), self.parameters.suspect * 2)
+                (line.find(lives), self.parameters.suspect * 2)
             }
             Change::Add(_) | Change::Remove(_) => (None, CHANGE_MAX),
         };

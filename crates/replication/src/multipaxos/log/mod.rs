@@ -167,8 +167,11 @@ impl<V: Wire> Log<V> {
         if self.leads() {
             return Some(self.process);
         }
-        let owner = self.watch.leader?.owner;
-        self.peers.iter().find(|peer| peer.replica == owner).map(|peer| peer.process)
+        self.process_of(self.watch.leader?.owner)
+    }
+
+    fn process_of(&self, replica: ReplicaId) -> Option<ProcessId> {
+        self.peers.iter().find(|peer| peer.replica == replica).map(|peer| peer.process)
     }
 
     /// The highest ballot promised.
@@ -321,8 +324,7 @@ impl<V: Ordered> Order for Log<V> {
     }
 
     fn candidate(&self) -> Option<ProcessId> {
-        let owner = self.watch.candidate(self.promise.ballot())?.owner;
-        self.peers.iter().find(|peer| peer.replica == owner).map(|peer| peer.process)
+        self.process_of(self.watch.candidate(self.promise.ballot())?.owner)
     }
 
     fn leads(&self) -> bool {
