@@ -17,12 +17,16 @@ pub(super) struct Task {
     /// Those that were to, and this one.
     tried: ReplicaSet,
     until: Instant,
+    /// When a newcomer was last heard of, or was first asked to listen.
+    pub(super) heard: Instant,
     /// The slot that is to be decided, once proposed: the change itself, then the one behind it.
     slot: Option<Slot>,
 }
 
 /// How long a change may take before it is given up: a learner must catch up in it.
 const TASK_MAX: Span = Span::from_secs(20);
+/// Of how many election timeouts' silence nobody takes a newcomer to be there: it may just be started, and take in a large state.
+const NEWCOMER_SILENCE: u64 = 8;
 /// How far behind a learner may be and count as caught up: the rest is on its way.
 pub(super) const LEARNER_SLACK: u64 = 64;
 impl Task {
@@ -88,7 +92,7 @@ impl<V: Wire> Log<V> {
             }
         }
         let (asked, tried, until) = (None, own, now + TASK_MAX);
-        reign.task = Some(Task { ticket, change, heir, asked, tried, until, slot: None });
+        reign.task = Some(Task { ticket, change, heir, asked, tried, until, heard: now, slot: None });
         Ok(false)
     }
 
@@ -113,9 +117,13 @@ impl<V: Wire> Log<V> {
     pub(super) fn pursue(&mut self, effects: &mut Effects<Self>) {
         let (now, decided) = (effects.now(), self.decided);
         let Role::Leader(reign) = &mut self.role else { return };
-        if let Some(task) = reign.task.take_if(|task| task.slot.is_none() && task.until <= now) {
+        let borne = self.parameters.election * NEWCOMER_SILENCE;
+        let silent = |task: &Task| matches!(task.change, Change::Add(_)) && now.since(task.heard) >= borne;
+        let over = |task: &mut Task| task.slot.is_none() && (task.until <= now || silent(task));
+        if let Some(task) = reign.task.take_if(over) {
             reign.learner = None;
-            effects.complete(task.ticket, Err(Refusal::TimedOut));
+            let why = if silent(&task) { Refusal::Silent } else { Refusal::TimedOut };
+            effects.complete(task.ticket, Err(why));
             return self.refresh_peers();
         }
         let (ballot, all_decided) = (reign.ballot, reign.next == decided);

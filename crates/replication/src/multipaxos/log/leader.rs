@@ -449,6 +449,9 @@ impl<V: Wire> Log<V> {
         reign.lease.granted(follower, terms.held_until(sent));
         let caught_up = ours.since(decided) <= LEARNER_SLACK;
         let learner = reign.learner.is_some_and(|learner| learner.replica == follower);
+        if learner && let Some(task) = &mut reign.task {
+            task.heard = effects.now();
+        }
         if learner && caught_up {
             self.propose_change(effects);
         } else if matches!(&reign.task, Some(Task { heir: Some(heir), .. }) if heir.replica == follower) {

@@ -222,14 +222,14 @@ fn a_promise_that_takes_long_is_waited_for() {
 }
 
 /// Hands on what these nodes say to each other, and nobody else, until they are silent. The rest is lost.
-fn talk(group: &mut [Follower; 3], together: &[usize]) {
+fn talk(group: &mut [Follower], together: &[usize]) {
     talk_but(group, together, |_| false);
 }
 
 /// The same, where some of that is lost as well.
-fn talk_but(group: &mut [Follower; 3], together: &[usize], lost: impl Fn(&Message<u8>) -> bool) {
+fn talk_but(group: &mut [Follower], together: &[usize], lost: impl Fn(&Message<u8>) -> bool) {
     while group.iter().any(|one| !one.sent.is_empty()) {
-        for from in 0..3 {
+        for from in 0..group.len() {
             for (to, message) in std::mem::take(&mut group[from].sent) {
                 let to = usize::from(to.node.0);
                 if together.contains(&from) && together.contains(&to) && !lost(&message) {
@@ -359,6 +359,35 @@ fn a_state_that_a_leader_takes_in_ends_the_change_before_it() {
         };
         assert!(proposed(&Value::NoOp) && proposed(&batch(7)), "{form:?}");
     }
+}
+
+#[test]
+fn a_newcomer_that_is_not_there_is_waited_for_no_longer_than_it_could_be_silent() {
+    let silence = setup(Form::Slots).parameters.election;
+    let mut group = [0, 1, 2, 3].map(|node| Follower::on(node, Form::Slots));
+    group[0].run(Log::campaign);
+    talk(&mut group, &[0, 1, 2]);
+    let beat = |group: &mut [Follower; 4], heard: &[usize]| {
+        group.iter_mut().for_each(|one| one.now = one.now + silence / 2);
+        group[0].run(Log::beat);
+        talk(group, heard);
+    };
+    let add = |group: &mut [Follower; 4], ticket| {
+        group[0].run(|log, effects| log.on_change(Ticket(ticket), Change::Add(NodeId(3)), effects));
+    };
+    add(&mut group, 1);
+    for _ in 0..15 {
+        beat(&mut group, &[0, 1, 2]);
+    }
+    assert!(group[0].answers.is_empty(), "it may just be starting");
+    beat(&mut group, &[0, 1, 2]);
+    assert_eq!(group[0].answers, [Err(Refusal::Silent)]);
+    // Others may be added, and this one when it is there.
+    add(&mut group, 2);
+    for _ in 0..4 {
+        beat(&mut group, &[0, 1, 2, 3]);
+    }
+    assert_eq!(group[0].answers[1..], [Ok(())]);
 }
 
 /// Commands wait while a leader hands over.
