@@ -523,6 +523,47 @@ def test_rq_jobs_end_to_end(cluster):
     same(queue.count, 0)
 
 
+def test_rq_scheduler_and_scripts(cluster):
+    from datetime import datetime, timedelta, timezone
+
+    import redis
+    import rq
+    from rq.exceptions import DuplicateJobError
+    from rq.scheduler import RQScheduler
+
+    connection = redis.Redis(port=cluster.ports[0], socket_timeout=60)
+    connection.flushdb()
+    queue = rq.Queue("later", connection=connection)
+    job = queue.enqueue_in(timedelta(milliseconds=1), "operator.add", 20, 22)
+    scheduler = RQScheduler([queue], connection=connection, logging_level="CRITICAL")
+    elsewhere = redis.Redis(port=cluster.ports[1], socket_timeout=60)
+    rival = RQScheduler([queue], connection=elsewhere, logging_level="CRITICAL")
+    rival._name = "a rival"
+    same([scheduler.acquire_locks(), rival.acquire_locks(), scheduler.acquire_locks()], [{"later"}, set(), {"later"}])
+    wait_for("the job to be due", lambda: scheduler.enqueue_scheduled_jobs() or queue.count == 1)
+    assert rq.SimpleWorker([queue], connection=connection).work(burst=True, logging_level="CRITICAL")
+    same(job.return_value(refresh=True), 42)
+    scheduler.release_locks()
+    same(rival.acquire_locks(), {"later"})
+
+    due = datetime.now(timezone.utc) + timedelta(hours=1)
+    later = rq.job.Job.create("operator.add", (1, 2), id="later", origin=queue.name, connection=connection)
+    for schedule in (lambda: queue.enqueue("operator.add", 1, 2, job_id="once", unique=True),
+                     lambda: queue.schedule_job(later, due, unique=True)):
+        schedule()
+        try:
+            raise AssertionError(f"a job is there twice: {schedule()}")
+        except DuplicateJobError:
+            pass
+    same([queue.count, queue.scheduled_job_registry.count], [1, 1])
+
+    # More than are deleted at a time.
+    queue.enqueue_many([rq.Queue.prepare_data("operator.add", (i, 1)) for i in range(1_200)])
+    same(queue.empty(), 1_201)
+    same([queue.count, queue.empty()], [0, 0])
+    same(sorted(connection.keys("rq:job:*")), [f"rq:job:{name}".encode() for name in sorted([job.id, "later"])])
+
+
 def test_celery_chords_end_to_end(cluster):
     import celery
     import redis

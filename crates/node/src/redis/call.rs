@@ -68,7 +68,11 @@ pub(crate) fn understand<'w>(
     let redis = "use a Redis client";
     match spec.action {
         Action::Data(parse) => {
-            let Plan { operation, shape } = parse(args, given).map_err(wrong)?;
+            let plan = parse(args, given).map_err(wrong)?;
+            if plan.has_steps() {
+                return Err(elsewhere("takes several steps for this script, on a connection", redis));
+            }
+            let Plan { operation, shape } = plan;
             users.check_calls(user, given.scripts, spec, args).map_err(denied)?;
             let fills = Fills::of(keyspace, &operation);
             Ok(Call { name, operation, after: After { shape, fills } })

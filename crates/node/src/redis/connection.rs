@@ -4,6 +4,7 @@ use super::acl;
 use super::blocking::{self, Blocked, Fills, Heard};
 use super::complaint::{Complaint, code};
 use super::durability::{self, Syncing};
+use super::emptying::{self, Emptying};
 use super::login;
 use super::lookups::Lookups;
 use super::monitor;
@@ -59,6 +60,8 @@ pub(crate) struct State {
     pub(crate) blocked: Option<Box<Blocked>>,
     /// The question for copies that waits for an answer. Nothing more is taken up before that, either.
     pub(crate) syncing: Option<Box<Syncing>>,
+    /// The queue that is being emptied in steps. Nothing more is taken up before that is done.
+    pub(crate) emptying: Option<Box<Emptying>>,
     /// How many channels and patterns this connection has subscribed to.
     pub(crate) subscribed: usize,
     /// Whether it has published since it last ended a subscription.
@@ -187,6 +190,7 @@ impl Connection {
                 mute: Mute::Off,
                 blocked: None,
                 syncing: None,
+                emptying: None,
                 subscribed: 0,
                 published: false,
                 last_command: "",
@@ -402,6 +406,7 @@ impl State {
             && self.login.is_none()
             && self.blocked.is_none()
             && self.syncing.is_none()
+            && self.emptying.is_none()
             && self.finishing.is_none()
             && self.pipeline.waiting() < self.pipeline_max
             && self.pipeline.bytes() < self.bytes_max
@@ -497,6 +502,9 @@ impl State {
                 let plan = parse(args, &mut given);
                 let permitted = |plan| acl::permit_calls(&self.user, spec, args, context).map(|()| plan);
                 match plan.and_then(permitted) {
+                    Ok(Plan { operation, shape: Shape::Emptied(queue, belongings) }) => {
+                        emptying::begin(self, operation, (queue, belongings), context, sink);
+                    }
                     Ok(plan) => self.ask(plan, context, sink),
                     Err(complaint) => self.complain(&complaint, context, sink.out),
                 }
@@ -797,6 +805,13 @@ impl State {
         if let Some(syncing) = self.syncing.take_if(|syncing| syncing.id() == id) {
             context.hub.unwait(self.number);
             return Some(syncing.heard(outcome, context));
+        }
+        if let Some(emptying) = self.emptying.as_mut().filter(|emptying| emptying.id() == id) {
+            let Heard::Ends(end) = emptying.heard(outcome, &self.user, context, requests) else {
+                return None;
+            };
+            self.emptying = None;
+            return Some(end);
         }
         let Some(blocked) = self.blocked.as_mut().filter(|blocked| blocked.id() == id) else {
             return Some(outcome);

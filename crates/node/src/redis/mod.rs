@@ -31,6 +31,7 @@ mod config;
 mod connection;
 mod digest;
 mod durability;
+mod emptying;
 mod fuzz;
 mod info;
 mod latency;

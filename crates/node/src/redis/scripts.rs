@@ -1,4 +1,4 @@
-//! Scripts that libraries of locks send, as operations. There is no interpreter, on purpose: a script is
+//! Scripts that well-known libraries send, as operations. There is no interpreter, on purpose: a script is
 //! known or it is refused.
 //!
 //! A script is known by its text, whatever its blanks, quotes and letter case of commands, and by the
@@ -9,13 +9,17 @@ use super::commands::Understood;
 use super::complaint::Complaint;
 use super::connection::State;
 use super::digest::sha1;
+use super::emptying::{self, Belongings};
 use super::reply::Reply;
 use super::request::{Args, integer};
 use super::shape::{Plan, Shape};
 use super::spec::{Given, Spec};
 use crate::gateway::Context;
 use isochrone_core::Blob;
-use isochrone_core::command::{Chord, DeadlineChange, Operation, Score, ScoreCondition, ZAddFlags};
+use isochrone_core::command::{
+    Chord, Condition, DeadlineChange, Expiry, ExpiryCondition, Operation, Score, ScoreCondition, Side,
+    ZAddFlags,
+};
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 
@@ -47,6 +51,16 @@ pub(crate) enum Native {
     ChordExtend,
     /// celery: ends a chord ([`Chord::Finish`]).
     ChordFinish,
+    /// rq: takes a lock for ARGV\[1\] that nobody has, or has it expire later; ARGV\[2\] seconds from now: 1, 2, or 0.
+    AcquireOrRefresh,
+    /// rq: keeps a job that is not there, KEYS\[1\], and pushes it to the queue KEYS\[2\]: 1 or 0.
+    EnqueueOnce,
+    /// rq: keeps a job that is not there, KEYS\[1\], and sets when it is due, in KEYS\[2\]: 1 or 0.
+    ScheduleOnce,
+    /// rq: empties the queue KEYS\[1\] and deletes what its jobs have ([`emptying`]): how many there were.
+    EmptyQueue,
+    /// The same, with the results of the jobs.
+    EmptyQueueAndResults,
 }
 
 impl Native {
@@ -65,13 +79,17 @@ impl Native {
             }
             Native::ChordExtend => &["get", "expire", "exists", "set"],
             Native::ChordFinish => &["get", "del", "set"],
+            Native::AcquireOrRefresh => &["get", "set", "expire"],
+            Native::EnqueueOnce => &["exists", "hset", "expire", "lpush", "rpush"],
+            Native::ScheduleOnce => &["exists", "hset", "expire", "zadd", "sadd"],
+            Native::EmptyQueue | Native::EmptyQueueAndResults => &["lpop", "del"],
         }
     }
 }
 
 /// Scripts of libraries that send their digests first, and a text only where the digest is not known: redis-py's
-/// (`redis/lock.py`, unchanged since version 3; used by kombu and celery too), kombu's and celery's.
-const DIGESTS: [(&str, Native); 8] = [
+/// (`redis/lock.py`, unchanged since version 3; used by kombu and celery too), kombu's, celery's and rq's.
+const DIGESTS: &[(&str, Native)] = &[
     ("c3f8721cbb97f72bc19e972846bd7aaf91901658", Native::Release),
     ("a4e8783852e6b949f9ef3a97212805108459a890", Native::Extend),
     ("1cac51482acf5858da00f6d685d68f886cd6b6b2", Native::ExpireMillis),
@@ -82,7 +100,19 @@ const DIGESTS: [(&str, Native); 8] = [
     ("b8fc152c83a7e634103ccebd49dcd3146a8f4366", Native::ChordPart),
     ("dc87180d6bcb7f73c7275eb0fe7a70baf0a8b7c7", Native::ChordExtend),
     ("59d7aab41242d82196947ba8926cab712416da4f", Native::ChordFinish),
+    // rq 0.13 to 3.0: `rq/queue.py`, with its own prefixes of keys, and `rq/scripts.py`.
+    ("0f72f97be1eabbfce0148fd466da8c4ad73236fe", Native::EmptyQueue),
+    ("b3ee5dcfdd9c987f22a7271c7eea4d326e2f58d6", Native::EmptyQueueAndResults),
+    ("5cee5213d2ee93f19f93badbfc1c8abbccde5baf", Native::EnqueueOnce),
+    ("10808fbebdc9b5ffafa2b7f5f2ce29a5bc6a1e07", Native::ScheduleOnce),
+    ("4227fa753143e6f652e2e185d254964b3a7413a5", Native::AcquireOrRefresh),
+    ("d44df6e1a0e76df1009084a91af26cc23ac035a9", Native::Release),
 ];
+
+/// What a job of rq has beside its place in a queue, ...
+const JOB: Belongings = &[("rq:job:", ""), ("rq:job:", ":dependents")];
+/// ... and since rq 3.
+const JOB_AND_RESULTS: Belongings = &[("rq:job:", ""), ("rq:results:", ""), ("rq:job:", ":dependents")];
 
 /// Scripts that libraries write alike.
 const TEXTS: &[(Native, &str)] = &[
@@ -208,19 +238,27 @@ fn plan(native: Native, keys: usize, args: Args<'_>, given: &Given<'_>) -> Under
         Native::ChordPart => (6, 8),
         Native::ChordExtend => (2, 2),
         Native::ChordFinish => (5, 2),
+        Native::AcquireOrRefresh => (1, 2),
+        Native::EnqueueOnce => (2, 3),
+        Native::ScheduleOnce => (3, 4),
+        Native::EmptyQueue | Native::EmptyQueueAndResults => (1, 0),
     };
     if keys != its_keys || args.len() < 3 + its_keys + wanted {
         let text = format!("ERR this script takes {its_keys} keys and {wanted} arguments");
         return Err(Complaint::text(text));
     }
-    // What follows the first key is the second, or the first argument.
-    let (key, value) = (blob(args.at(3)), blob(args.at(4)));
+    // What follows the first key is the second, or the first argument, where there is one.
+    let key = blob(args.at(3));
+    let value = if args.len() > 4 { blob(args.at(4)) } else { Blob::default() };
     let deadline = |time: Time| {
         let units = integer(args.at(5)).ok_or(Complaint::NotInteger)?;
         let command = if time == Time::Seconds { "expire" } else { "pexpire" };
         time.deadline(units, given.stamp).ok_or(Complaint::Expire(command))
     };
     let change = match native {
+        Native::EmptyQueue => return Ok(emptying::plan(key, JOB)),
+        Native::EmptyQueueAndResults => return Ok(emptying::plan(key, JOB_AND_RESULTS)),
+        Native::EnqueueOnce | Native::ScheduleOnce => return once(native, args, given),
         Native::ChordPart | Native::ChordExtend | Native::ChordFinish => {
             let chord = Arc::new(chord(native, args, given)?);
             return Ok(Operation::ChordStep { chord }.into());
@@ -248,6 +286,16 @@ fn plan(native: Native, keys: usize, args: Args<'_>, given: &Given<'_>) -> Under
             let operation = Operation::Transaction { watched: [].into(), operations: operations.into() };
             return Ok(Plan { operation, shape: Shape::Nothing });
         }
+        Native::AcquireOrRefresh => {
+            let at = deadline(Time::Seconds)?;
+            let (condition, expiry) = (Condition::IfAbsent, Expiry::At(at));
+            let operations = [
+                Operation::Set { key: key.clone(), value: value.clone(), condition, expiry, get: false },
+                Operation::ExpireIf { key, value, deadline: DeadlineChange::To(at) },
+            ];
+            let operation = Operation::Transaction { watched: [].into(), operations: operations.into() };
+            return Ok(Plan { operation, shape: Shape::Acquired });
+        }
         Native::Extend if args.at(6) == b"0" => {
             DeadlineChange::MoveBy(integer(args.at(5)).ok_or(Complaint::NotInteger)?)
         }
@@ -256,6 +304,54 @@ fn plan(native: Native, keys: usize, args: Args<'_>, given: &Given<'_>) -> Under
         Native::ExpireSeconds => DeadlineChange::To(deadline(Time::Seconds)?),
     };
     Ok(Operation::ExpireIf { key, value, deadline: change }.into())
+}
+
+/// A job of rq that is to be there once: what it is, for how long, and where it waits.
+fn once(native: Native, args: Args<'_>, given: &Given<'_>) -> Understood {
+    let at = |place: usize| blob(args.at(3 + place));
+    let job = at(0);
+    let (id, ttl, fields) = match native {
+        Native::EnqueueOnce => (at(2), args.at(3 + 4), 3 + 5),
+        _ => (at(3), args.at(3 + 4), 3 + 7),
+    };
+    let fields = args.from(fields);
+    if fields.len() % 2 == 1 {
+        return Err(Complaint::text("ERR wrong number of arguments for 'hset' command"));
+    }
+    let mut operations = Vec::new();
+    let pairs: Vec<_> =
+        (0..fields.len()).step_by(2).map(|at| (blob(fields.at(at)), blob(fields.at(at + 1)))).collect();
+    if !pairs.is_empty() {
+        operations.push(Operation::HSet { key: job.clone(), pairs: pairs.into() });
+    }
+    if let Some(seconds) = integer(ttl).filter(|seconds| *seconds > 0) {
+        let at = Time::Seconds.deadline(seconds, given.stamp).ok_or(Complaint::Expire("expire"))?;
+        operations.push(Operation::ExpireAt { key: job.clone(), at, condition: ExpiryCondition::Always });
+    }
+    if native == Native::ScheduleOnce {
+        let due = super::args::score(args.at(3 + 5)).ok_or(Complaint::NotFloat)?;
+        let flags = ZAddFlags::default();
+        operations.push(Operation::ZAdd { key: at(1), flags, members: [(due, id)].into() });
+        operations.push(Operation::SAdd { key: at(2), members: [at(6)].into() });
+    } else {
+        let side = match args.at(3 + 3) {
+            b"L" => Some(Side::Left),
+            b"R" => Some(Side::Right),
+            _ => None,
+        };
+        operations.extend(side.map(|side| Operation::Push {
+            key: at(1),
+            values: [id].into(),
+            side,
+            only_if_exists: false,
+        }));
+    }
+    // The version of what is not there.
+    let watched = [(job, 0)].into();
+    Ok(Plan {
+        operation: Operation::Transaction { watched, operations: operations.into() },
+        shape: Shape::Once,
+    })
 }
 
 /// A step of a chord: its keys from the fourth string on, and its arguments behind them.

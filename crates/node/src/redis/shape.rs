@@ -1,5 +1,6 @@
 //! From outcomes to replies.
 
+use super::emptying::Belongings;
 use super::payload;
 use super::places::Places;
 use super::reply::{Reply, Version};
@@ -15,6 +16,18 @@ use isochrone_core::command::{Operation, Refusal, Response};
 pub(crate) struct Plan {
     pub(crate) operation: Operation,
     pub(crate) shape: Shape,
+}
+
+impl Plan {
+    /// Whether its operation is only the first step of what is to be done.
+    pub(crate) fn has_steps(&self) -> bool {
+        matches!(self.shape, Shape::Emptied(..))
+    }
+
+    /// Whether it can be no part of a transaction.
+    pub(crate) fn stands_alone(&self) -> bool {
+        self.has_steps() || matches!(self.shape, Shape::Once)
+    }
 }
 
 impl From<Operation> for Plan {
@@ -42,6 +55,12 @@ pub(crate) enum Shape {
     Nothing,
     /// Whether a key existed, and whether it was deleted: 1 for yes, -1 where there was none.
     Released,
+    /// Whether a lock was set, 1, or its deadline moved, 2, or neither, 0.
+    Acquired,
+    /// Whether a transaction was carried out, 1 or 0, unless a part of it was refused.
+    Once,
+    /// The first of the steps that empty this queue.
+    Emptied(Blob, Belongings),
     /// Pairs stay pairs in RESP2 too (ZMPOP).
     Nested,
     /// Streams with their entries: RESP2 an array of two each, RESP3 a map.
@@ -106,6 +125,10 @@ fn has_code(text: &str) -> bool {
     word.len() >= 3 && word.bytes().all(|byte| byte.is_ascii_uppercase())
 }
 
+fn error_in(parts: &[Response]) -> Option<&Response> {
+    parts.iter().find(|part| part.is_error())
+}
+
 fn lay_out(shape: Shape, response: &Response, reply: &mut Reply<'_>) {
     match (shape, response) {
         (Shape::Grouped(asked), Response::Error(refusal @ Refusal::NoGroup(at))) => {
@@ -124,7 +147,7 @@ fn lay_out(shape: Shape, response: &Response, reply: &mut Reply<'_>) {
         (Shape::IfAny(Err(text)), _) => reply.error(text),
         (Shape::Popped, Response::Array(parts)) => popped(parts, reply),
         (Shape::Number(number), _) => reply.integer(number),
-        (Shape::Nothing, Response::Array(parts)) => match parts.iter().find(|part| part.is_error()) {
+        (Shape::Nothing, Response::Array(parts)) => match error_in(parts) {
             Some(refused) => plain(refused, false, reply),
             None => reply.null(),
         },
@@ -133,6 +156,15 @@ fn lay_out(shape: Shape, response: &Response, reply: &mut Reply<'_>) {
             [_, Response::Integer(deleted)] => deleted,
             _ => 0,
         }),
+        (Shape::Acquired | Shape::Once, Response::Array(parts)) if let Some(refused) = error_in(parts) => {
+            plain(refused, false, reply);
+        }
+        (Shape::Acquired, Response::Array(parts)) => reply.integer(match parts[..] {
+            [Response::Ok, _] => 1,
+            [_, Response::Integer(moved)] => 2 * moved,
+            _ => 0,
+        }),
+        (Shape::Once, response) => reply.integer(i64::from(*response != Response::NilArray)),
         (Shape::Streams | Shape::Grouped(_), Response::Pairs(streams)) => {
             let version = reply.version();
             match version {

@@ -308,6 +308,9 @@ fn understand(
             };
             let permitted = |plan| super::acl::permit_calls(&state.user, spec, args, context).map(|()| plan);
             match plan.and_then(permitted) {
+                Ok(plan) if plan.stands_alone() => {
+                    Err(Complaint::text("ERR this script is not carried out within MULTI"))
+                }
                 Ok(plan) => {
                     operations.push(plan.operation);
                     return Item::Asked(plan.shape);

@@ -148,17 +148,19 @@ pub(crate) static COMMANDS: &[Spec] = &[
         about("5.0.0", "key end start [COUNT count]", "Entries in a range, the latest first"),
         |args, _| range(args, 3, 2, true),
     ),
-    Group::Stream.data(
-        "xsetid",
-        -3,
-        WRITE | DENYOOM | FAST,
-        about(
-            "5.0.0",
-            "key last-id [ENTRIESADDED entries-added] [MAXDELETEDID max-deleted-id]",
-            "What a stream remembers of its entries",
-        ),
-        set_last,
-    ),
+    Group::Stream
+        .data(
+            "xsetid",
+            -3,
+            WRITE | DENYOOM | FAST,
+            about(
+                "5.0.0",
+                "key last-id [ENTRIESADDED entries-added] [MAXDELETEDID max-deleted-id]",
+                "What a stream remembers of its entries",
+            ),
+            set_last,
+        )
+        .differs("as in Redis 7.0: an ID below the greatest deleted one is taken"),
     Group::Stream
         .data(
             "xtrim",
@@ -450,7 +452,13 @@ fn claim_from(args: Args<'_>, _: &mut Given<'_>) -> Understood {
     let mut at = 6;
     while at < args.len() {
         if is(args.at(at), "COUNT") && at + 1 < args.len() {
-            count = positive(args.at(at + 1), "ERR COUNT must be > 0")?;
+            // As many as Redis could count the attempts for.
+            const MOST: u64 = i64::MAX as u64 / 16;
+            let error = "ERR COUNT must be > 0";
+            count = positive(args.at(at + 1), error)?;
+            if count > MOST {
+                return Err(Complaint::text(error));
+            }
             at += 1;
         } else if is(args.at(at), "JUSTID") {
             just_id = true;

@@ -137,6 +137,81 @@ fn relative_expiries_become_absolute() {
 }
 
 #[test]
+fn scripts_of_rq_are_operations() {
+    check(
+        Login::Open,
+        "> EVALSHA 4227fa753143e6f652e2e185d254964b3a7413a5 1 lock me 61
+         < 0 array ok, int 1
+         > EVALSHA 4227fa753143e6f652e2e185d254964b3a7413a5 1 lock me 61
+         < 1 array nil, int 1
+         > EVALSHA 4227fa753143e6f652e2e185d254964b3a7413a5 1 lock me 61
+         < 2 array nil, int 0
+         > EVALSHA 4227fa753143e6f652e2e185d254964b3a7413a5 1 lock me 61
+         < 3 array nil, wrongtype
+         > EVALSHA d44df6e1a0e76df1009084a91af26cc23ac035a9 1 lock me
+         < 4 int 1
+         > EVALSHA 5cee5213d2ee93f19f93badbfc1c8abbccde5baf 2 rq:job:a rq:queue:q a R 60 status queued
+         < 5 array int 1, int 1, int 1
+         > EVALSHA 5cee5213d2ee93f19f93badbfc1c8abbccde5baf 2 rq:job:a rq:queue:q a L -1
+         < 6 nilarray
+         > EVALSHA 5cee5213d2ee93f19f93badbfc1c8abbccde5baf 2 rq:job:a rq:queue:q a N -1 status queued
+         < 7 array wrongtype
+         > EVALSHA 5cee5213d2ee93f19f93badbfc1c8abbccde5baf 2 rq:job:a rq:queue:q a R -1 status
+         > EVALSHA 10808fbebdc9b5ffafa2b7f5f2ce29a5bc6a1e07 3 rq:job:a later rq:queues a -1 1700000001 rq:queue:q status scheduled
+         < 8 array int 1, int 1, int 1
+         > EVALSHA 10808fbebdc9b5ffafa2b7f5f2ce29a5bc6a1e07 3 rq:job:a later rq:queues a -1 soon rq:queue:q
+         > EVALSHA 0f72f97be1eabbfce0148fd466da8c4ad73236fe 2 q r
+         > MULTI ; EVALSHA 0f72f97be1eabbfce0148fd466da8c4ad73236fe 1 q ; EVALSHA 5cee5213d2ee93f19f93badbfc1c8abbccde5baf 2 j q a R -1 ; EXEC",
+        expect![[r#"
+            > EVALSHA 4227fa753143e6f652e2e185d254964b3a7413a5 1 lock me 61
+              ask 0 k1 Transaction { watched: [], operations: [Set { key: "lock", value: "me", condition: IfAbsent, expiry: At(1700000061000.000ms), get: false }, ExpireIf { key: "lock", value: "me", deadline: To(1700000061000.000ms) }] }
+            < 0 array ok, int 1
+              :1·
+            > EVALSHA 4227fa753143e6f652e2e185d254964b3a7413a5 1 lock me 61
+              ask 1 k1 Transaction { watched: [], operations: [Set { key: "lock", value: "me", condition: IfAbsent, expiry: At(1700000061000.000ms), get: false }, ExpireIf { key: "lock", value: "me", deadline: To(1700000061000.000ms) }] }
+            < 1 array nil, int 1
+              :2·
+            > EVALSHA 4227fa753143e6f652e2e185d254964b3a7413a5 1 lock me 61
+              ask 2 k1 Transaction { watched: [], operations: [Set { key: "lock", value: "me", condition: IfAbsent, expiry: At(1700000061000.000ms), get: false }, ExpireIf { key: "lock", value: "me", deadline: To(1700000061000.000ms) }] }
+            < 2 array nil, int 0
+              :0·
+            > EVALSHA 4227fa753143e6f652e2e185d254964b3a7413a5 1 lock me 61
+              ask 3 k1 Transaction { watched: [], operations: [Set { key: "lock", value: "me", condition: IfAbsent, expiry: At(1700000061000.000ms), get: false }, ExpireIf { key: "lock", value: "me", deadline: To(1700000061000.000ms) }] }
+            < 3 array nil, wrongtype
+              -WRONGTYPE Operation against a key holding the wrong kind of value·
+            > EVALSHA d44df6e1a0e76df1009084a91af26cc23ac035a9 1 lock me
+              ask 4 k1 DelIf { key: "lock", value: "me" }
+            < 4 int 1
+              :1·
+            > EVALSHA 5cee5213d2ee93f19f93badbfc1c8abbccde5baf 2 rq:job:a rq:queue:q a R 60 status queued
+              ask 5 k1 Transaction { watched: [("rq:job:a", 0)], operations: [HSet { key: "rq:job:a", pairs: [("status", "queued")] }, ExpireAt { key: "rq:job:a", at: 1700000060000.000ms, condition: Always }, Push { key: "rq:queue:q", values: ["a"], side: Right, only_if_exists: false }] }
+            < 5 array int 1, int 1, int 1
+              :1·
+            > EVALSHA 5cee5213d2ee93f19f93badbfc1c8abbccde5baf 2 rq:job:a rq:queue:q a L -1
+              ask 6 k1 Transaction { watched: [("rq:job:a", 0)], operations: [Push { key: "rq:queue:q", values: ["a"], side: Left, only_if_exists: false }] }
+            < 6 nilarray
+              :0·
+            > EVALSHA 5cee5213d2ee93f19f93badbfc1c8abbccde5baf 2 rq:job:a rq:queue:q a N -1 status queued
+              ask 7 k1 Transaction { watched: [("rq:job:a", 0)], operations: [HSet { key: "rq:job:a", pairs: [("status", "queued")] }] }
+            < 7 array wrongtype
+              -WRONGTYPE Operation against a key holding the wrong kind of value·
+            > EVALSHA 5cee5213d2ee93f19f93badbfc1c8abbccde5baf 2 rq:job:a rq:queue:q a R -1 status
+              -ERR wrong number of arguments for 'hset' command·
+            > EVALSHA 10808fbebdc9b5ffafa2b7f5f2ce29a5bc6a1e07 3 rq:job:a later rq:queues a -1 1700000001 rq:queue:q status scheduled
+              ask 8 k1 Transaction { watched: [("rq:job:a", 0)], operations: [HSet { key: "rq:job:a", pairs: [("status", "scheduled")] }, ZAdd { key: "later", flags: ZAddFlags { condition: Always, scores: Any, changed: false }, members: [(1700000001, "a")] }, SAdd { key: "rq:queues", members: ["rq:queue:q"] }] }
+            < 8 array int 1, int 1, int 1
+              :1·
+            > EVALSHA 10808fbebdc9b5ffafa2b7f5f2ce29a5bc6a1e07 3 rq:job:a later rq:queues a -1 soon rq:queue:q
+              -ERR value is not a valid float·
+            > EVALSHA 0f72f97be1eabbfce0148fd466da8c4ad73236fe 2 q r
+              -ERR this script takes 1 keys and 0 arguments·
+            > MULTI ; EVALSHA 0f72f97be1eabbfce0148fd466da8c4ad73236fe 1 q ; EVALSHA 5cee5213d2ee93f19f93badbfc1c8abbccde5baf 2 j q a R -1 ; EXEC
+              +OK·+QUEUED·+QUEUED·*2·-ERR this script is not carried out within MULTI·-ERR this script is not carried out within MULTI·
+        "#]],
+    );
+}
+
+#[test]
 fn lock_scripts_are_operations() {
     check(
         Login::Open,

@@ -43,6 +43,90 @@ fn a_pop_waits_until_a_key_is_filled() {
 }
 
 #[test]
+fn a_queue_is_emptied_in_steps_of_what_there_was() {
+    check(
+        "> EVALSHA 0f72f97be1eabbfce0148fd466da8c4ad73236fe 1 rq:queue:q ; GET x
+         < 0 popped int 3, bulk a, bulk b
+         < 0 int 4
+         < 0 popped int 7, bulk c
+         < 0 int 1
+         < 1 nil
+         > EVALSHA b3ee5dcfdd9c987f22a7271c7eea4d326e2f58d6 1 rq:queue:q
+         < 2 popped int 2, bulk a
+         < 2 int 0
+         < 2 array int 0, nil
+         > EVALSHA 0f72f97be1eabbfce0148fd466da8c4ad73236fe 1 rq:queue:q
+         < 3 array int 0, nil
+         > EVALSHA 0f72f97be1eabbfce0148fd466da8c4ad73236fe 1 rq:queue:q
+         < 4 array wrongtype, wrongtype
+         > EVALSHA 0f72f97be1eabbfce0148fd466da8c4ad73236fe 1 rq:queue:q
+         < 5 refused nobody leads
+         > EVALSHA 0f72f97be1eabbfce0148fd466da8c4ad73236fe 1 rq:queue:q
+         < 6 popped int 1, bulk a
+         < 6 refused nobody leads
+         > GET x
+         < 7 nil",
+        expect![[r#"
+            > EVALSHA 0f72f97be1eabbfce0148fd466da8c4ad73236fe 1 rq:queue:q ; GET x
+              ask 0 k1 Transaction { watched: [], operations: [LLen { key: "rq:queue:q" }, Pop { key: "rq:queue:q", side: Left, count: Some(1000) }] }
+              reads no further
+            < 0 popped int 3, bulk a, bulk b
+              ask 0 k1 Del { keys: ["rq:job:a", "rq:job:a:dependents", "rq:job:b", "rq:job:b:dependents"] } in order
+              reads no further
+            < 0 int 4
+              ask 0 k1 Transaction { watched: [], operations: [LLen { key: "rq:queue:q" }, Pop { key: "rq:queue:q", side: Left, count: Some(1) }] } in order
+              reads no further
+            < 0 popped int 7, bulk c
+              ask 0 k1 Del { keys: ["rq:job:c", "rq:job:c:dependents"] } in order
+              reads no further
+            < 0 int 1
+              ask 1 k1 Get { key: "x" }
+              :3·
+            < 1 nil
+              $-1·
+            > EVALSHA b3ee5dcfdd9c987f22a7271c7eea4d326e2f58d6 1 rq:queue:q
+              ask 2 k1 Transaction { watched: [], operations: [LLen { key: "rq:queue:q" }, Pop { key: "rq:queue:q", side: Left, count: Some(1000) }] }
+              reads no further
+            < 2 popped int 2, bulk a
+              ask 2 k1 Del { keys: ["rq:job:a", "rq:results:a", "rq:job:a:dependents"] } in order
+              reads no further
+            < 2 int 0
+              ask 2 k1 Transaction { watched: [], operations: [LLen { key: "rq:queue:q" }, Pop { key: "rq:queue:q", side: Left, count: Some(1) }] } in order
+              reads no further
+            < 2 array int 0, nil
+              :1·
+            > EVALSHA 0f72f97be1eabbfce0148fd466da8c4ad73236fe 1 rq:queue:q
+              ask 3 k1 Transaction { watched: [], operations: [LLen { key: "rq:queue:q" }, Pop { key: "rq:queue:q", side: Left, count: Some(1000) }] }
+              reads no further
+            < 3 array int 0, nil
+              :0·
+            > EVALSHA 0f72f97be1eabbfce0148fd466da8c4ad73236fe 1 rq:queue:q
+              ask 4 k1 Transaction { watched: [], operations: [LLen { key: "rq:queue:q" }, Pop { key: "rq:queue:q", side: Left, count: Some(1000) }] }
+              reads no further
+            < 4 array wrongtype, wrongtype
+              -WRONGTYPE Operation against a key holding the wrong kind of value·
+            > EVALSHA 0f72f97be1eabbfce0148fd466da8c4ad73236fe 1 rq:queue:q
+              ask 5 k1 Transaction { watched: [], operations: [LLen { key: "rq:queue:q" }, Pop { key: "rq:queue:q", side: Left, count: Some(1000) }] }
+              reads no further
+            < 5 refused nobody leads
+              -TRYAGAIN nobody leads·
+            > EVALSHA 0f72f97be1eabbfce0148fd466da8c4ad73236fe 1 rq:queue:q
+              ask 6 k1 Transaction { watched: [], operations: [LLen { key: "rq:queue:q" }, Pop { key: "rq:queue:q", side: Left, count: Some(1000) }] }
+              reads no further
+            < 6 popped int 1, bulk a
+              ask 6 k1 Del { keys: ["rq:job:a", "rq:job:a:dependents"] } in order
+              reads no further
+            < 6 refused nobody leads
+              -UNKNOWN the outcome is not known, the command may yet take effect: nobody leads·
+            > GET x
+              ask 7 k1 Get { key: "x" }
+            < 7 nil
+              $-1·
+        "#]],
+    );
+}
+
+#[test]
 fn a_pop_that_waits_looks_for_itself_and_gives_up_in_time() {
     check(
         "> BLPOP a 1e400 ; BZPOPMIN z 2.5
