@@ -3,7 +3,7 @@
 CARGO ?= cargo
 PYTHON ?= python3
 
-.PHONY: test lint unit clients python proto differential equality deny bench fuzz seeds clean
+.PHONY: test lint unit clients python proto differential suites equality deny bench fuzz seeds clean
 
 # Clients wait for distant regions most of the time, so all else is tested beside them, with the program that they speak with.
 test: lint
@@ -48,6 +48,11 @@ differential:
 equality:
 	CASES=20000 $(CARGO) test --locked -p isochrone-learn --features tables -- --include-ignored learn_what_one_would any_sets \
 		any_features no_interleaving_gives no_length
+
+# The tests that Redis and redis-py have for themselves; REDIS is a checkout of Redis 7.2.6. Needs Tcl.
+suites:
+	$(CARGO) build --release --locked
+	$(PYTHON) tests/suites/run.py --redis $(REDIS)
 
 # Advisories, licences, bans, sources (needs cargo-deny).
 deny:
