@@ -159,17 +159,19 @@ def redis(base, seconds, pipeline):
         return redis_benchmark(start_redis(servers, True), 50, pipeline, seconds, servers)
 
 
-def start_isochrone(servers, binary, nodes=3, protocol="multipaxos", parameters="", at=0, node="", replicas=None):
-    """Starts nodes over loopback, of which all or the first `replicas` serve one keyspace, the first leads; the Redis port of
-    node `at`."""
+def start_isochrone(servers, binary, nodes=3, protocol="multipaxos", parameters="", at=0, node="", replicas=None,
+                    keyspaces=("main",)):
+    """Starts nodes over loopback, of which all or the first `replicas` serve these keyspaces, the first leads; the Redis port
+    of node `at`."""
     peers, gates, admin = free_ports(nodes), free_ports(nodes), free_ports(nodes)
     lines = ['cluster = "bench"', '[[region]]', 'name = "here"', '[network]', 'lan_rtt = "0.1ms"']
     for i in range(nodes):
         lines += ["[[node]]", f'name = "n{i}"', 'region = "here"', f'listen = "127.0.0.1:{peers[i]}"',
                   f'redis = "127.0.0.1:{gates[i]}"', f'http = "127.0.0.1:{admin[i]}"', node]
     names = ", ".join(f'"n{i}"' for i in range(replicas or nodes))
-    lines += ["[[keyspace]]", 'name = "main"', f'protocol = "{protocol}"',
-              f"replicas = [{names}]", 'leader = "n0"', f"parameters = {{ {parameters} }}"]
+    for name in keyspaces:
+        lines += ["[[keyspace]]", f'name = "{name}"', f'protocol = "{protocol}"',
+                  f"replicas = [{names}]", 'leader = "n0"', f"parameters = {{ {parameters} }}"]
     file = servers.directory / "deployment.toml"
     file.write_text("\n".join(lines) + "\n")
     for i in range(nodes):

@@ -24,7 +24,7 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(ROOT / "bench" / "peers"))
-from run import Servers, free_ports, redis_answers, wait_for  # noqa: E402
+from run import Servers, start_isochrone  # noqa: E402
 
 UNITS = """type/string type/incr type/list type/list-2 type/list-3 type/set type/zset type/hash type/stream type/stream-cgroups
 keyspace scan sort expire multi quit protocol bitops bitfield geo pubsub slowlog introspection introspection-2 info-command dump
@@ -54,22 +54,6 @@ HARNESS = [
 ]
 PY_VERSION = "5.2.1"
 PY_FILES = """commands connection connection_pool encoding lock pipeline pubsub scripting monitor multiprocessing hash""".split()
-
-
-def start(servers, binary, protocol):
-    """Three nodes with sixteen databases; the port of one that does not lead."""
-    peers, gates = free_ports(3), free_ports(3)
-    lines = ['cluster = "suites"', "[[region]]", 'name = "here"', "[network]", 'lan_rtt = "0.1ms"']
-    for i in range(3):
-        lines += ["[[node]]", f'name = "n{i}"', 'region = "here"', f'listen = "127.0.0.1:{peers[i]}"', f'redis = "127.0.0.1:{gates[i]}"']
-    for k in range(16):
-        lines += ["[[keyspace]]", f'name = "db{k}"', f'protocol = "{protocol}"', 'replicas = ["n0", "n1", "n2"]', 'leader = "n0"']
-    file = servers.directory / "deployment.toml"
-    file.write_text("\n".join(lines) + "\n")
-    for i in range(3):
-        servers.start(binary, "node", str(file), "--name", f"n{i}", "--data", f"n{i}")
-    wait_for(gates[2], "isochrone", redis_answers)
-    return gates[2]
 
 
 def copy_of(redis, into):
@@ -151,7 +135,9 @@ def main():
     base.mkdir(exist_ok=True)
     expected, wrong = known(), 0
     with Servers(base) as servers, tempfile.TemporaryDirectory(dir=base) as scratch:
-        port = start(servers, str(pathlib.Path(arguments.binary).resolve()), arguments.protocol)
+        binary = str(pathlib.Path(arguments.binary).resolve())
+        databases = [f"db{i}" for i in range(16)]
+        port = start_isochrone(servers, binary, protocol=arguments.protocol, at=2, keyspaces=databases)
         units = {}
         if arguments.redis:
             directory = copy_of(arguments.redis, pathlib.Path(scratch))

@@ -124,7 +124,10 @@ pub(crate) fn begin(
     context: &mut Context<'_>,
     sink: &mut super::connection::Sink<'_>,
 ) {
-    let Some(time) = patience.time else { return state.ask(plan, context, sink) };
+    let Some(time) = patience.time else {
+        state.ask(plan, context, sink);
+        return;
+    };
     let mut keys = Vec::new();
     plan.operation.visit(&mut |touch| {
         if let isochrone_core::command::Touch::Key(key, _) = touch {
@@ -136,16 +139,14 @@ pub(crate) fn begin(
         keys = vec![source.clone()];
     }
     let operation = plan.operation.clone();
-    let before = sink.requests.len();
     // How long it waits is no fault of anybody.
     sink.said = None;
-    state.ask(plan, context, sink);
-    let Some(Request { id, ask: Ask::Execute { keyspace, .. } }) = sink.requests.get(before) else { return };
-    context.hub.wait(state.number, *keyspace, &keys);
+    let Some((id, keyspace)) = state.ask(plan, context, sink) else { return };
+    context.hub.wait(state.number, keyspace, &keys);
     state.blocked = Some(Box::new(Blocked {
-        id: *id,
+        id,
         connection: state.number,
-        keyspace: *keyspace,
+        keyspace,
         operation,
         keys: keys.into(),
         until: (time > Span::ZERO).then(|| context.now + time),

@@ -505,7 +505,9 @@ impl State {
                     Ok(Plan { operation, shape: Shape::Emptied(queue, belongings) }) => {
                         emptying::begin(self, operation, (queue, belongings), context, sink);
                     }
-                    Ok(plan) => self.ask(plan, context, sink),
+                    Ok(plan) => {
+                        self.ask(plan, context, sink);
+                    }
                     Err(complaint) => self.complain(&complaint, context, sink.out),
                 }
                 Step::Taken
@@ -571,9 +573,15 @@ impl State {
     }
 
     /// Asks the selected keyspace for an operation; its reply takes its place in the order.
-    pub(crate) fn ask(&mut self, plan: Plan, context: &mut Context<'_>, sink: &mut Sink<'_>) {
+    /// Where it is asked: the place, and which keyspace.
+    pub(crate) fn ask(
+        &mut self,
+        plan: Plan,
+        context: &mut Context<'_>,
+        sink: &mut Sink<'_>,
+    ) -> Option<(u64, KeyspaceId)> {
         let Plan { operation, shape } = plan;
-        self.ask_for(operation, shape, context, sink);
+        self.ask_for(operation, shape, context, sink)
     }
 
     /// As [`State::ask`].
@@ -583,10 +591,11 @@ impl State {
         shape: Shape,
         context: &mut Context<'_>,
         sink: &mut Sink<'_>,
-    ) {
+    ) -> Option<(u64, KeyspaceId)> {
         let Some(keyspace) = self.keyspace_id(context) else {
             let text = "ERR this node serves no keyspace; add a [[keyspace]] to the deployment file";
-            return self.complain(&Complaint::text(text), context, sink.out);
+            self.complain(&Complaint::text(text), context, sink.out);
+            return None;
         };
         let muted = self.muted();
         // A read must not overtake what this connection asked before: `SET a 1` and `GET a` in one pipeline.
@@ -610,6 +619,7 @@ impl State {
         let id = self.pipeline.wait(waiting);
         let command = Command { stamp: context.stamp, operation, in_order };
         sink.requests.push(Request { id, ask: Ask::Execute { keyspace, command } });
+        Some((id, keyspace))
     }
 
     /// Asks the shard for something else than an operation.

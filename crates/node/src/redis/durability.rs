@@ -103,13 +103,10 @@ pub(crate) fn begin(
         // What was asked before may be lost and asked again, and then be behind what is asked now.
         return Step::Stalled;
     }
-    let before = sink.requests.len();
-    state.ask_for(Operation::DbSize, Shape::Plain, context, sink);
-    if let Some(request) = sink.requests.get(before) {
+    if let Some((id, _)) = state.ask_for(Operation::DbSize, Shape::Plain, context, sink) {
         context.hub.wait_for_copies(state.number);
         let until = (demand.time > Span::ZERO).then(|| context.now + demand.time);
-        let (id, keyspace) = (request.id, state.keyspace);
-        state.syncing = Some(Box::new(Syncing { id, demand, keyspace, until }));
+        state.syncing = Some(Box::new(Syncing { id, demand, keyspace: state.keyspace, until }));
     }
     Step::Taken
 }

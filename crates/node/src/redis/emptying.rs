@@ -60,10 +60,7 @@ pub(crate) fn begin(
         let text = "CROSSSLOT the keys of the jobs may be in other partitions than their queue";
         return state.complain(&Complaint::text(text), context, sink.out);
     }
-    let before = sink.requests.len();
-    state.ask_for(operation, Shape::Plain, context, sink);
-    let Some(Request { id, ask: Ask::Execute { keyspace, .. } }) = sink.requests.get(before) else { return };
-    let (id, keyspace) = (*id, *keyspace);
+    let Some((id, keyspace)) = state.ask_for(operation, Shape::Plain, context, sink) else { return };
     state.emptying =
         Some(Box::new(Emptying { id, keyspace, queue, belongings, popped: 0, most: None, deletes: false }));
 }

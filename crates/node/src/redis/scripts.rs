@@ -4,7 +4,7 @@
 //! A script is known by its text, whatever its blanks, quotes and letter case of commands, and by the
 //! SHA-1 of a text that was published with its library or has been sent to this node before.
 
-use super::args::{Time, blob, number};
+use super::args::{Time, blob, number, pairs};
 use super::commands::Understood;
 use super::complaint::Complaint;
 use super::connection::State;
@@ -314,15 +314,13 @@ fn once(native: Native, args: Args<'_>, given: &Given<'_>) -> Understood {
         Native::EnqueueOnce => (at(2), args.at(3 + 4), 3 + 5),
         _ => (at(3), args.at(3 + 4), 3 + 7),
     };
-    let fields = args.from(fields);
-    if fields.len() % 2 == 1 {
-        return Err(Complaint::text("ERR wrong number of arguments for 'hset' command"));
+    if (args.len() - fields) % 2 == 1 {
+        return Err(Complaint::Arity("hset"));
     }
     let mut operations = Vec::new();
-    let pairs: Vec<_> =
-        (0..fields.len()).step_by(2).map(|at| (blob(fields.at(at)), blob(fields.at(at + 1)))).collect();
+    let pairs = pairs(args, fields);
     if !pairs.is_empty() {
-        operations.push(Operation::HSet { key: job.clone(), pairs: pairs.into() });
+        operations.push(Operation::HSet { key: job.clone(), pairs });
     }
     if let Some(seconds) = integer(ttl).filter(|seconds| *seconds > 0) {
         let at = Time::Seconds.deadline(seconds, given.stamp).ok_or(Complaint::Expire("expire"))?;

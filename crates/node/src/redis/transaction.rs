@@ -245,9 +245,8 @@ pub(crate) fn exec(state: &mut State, context: &mut Context<'_>, sink: &mut Sink
         let operation =
             Operation::Transaction { watched: watches.keys.into(), operations: operations.into() };
         let more = items.iter().any(|item| matches!(item, Item::Local(..)));
-        let before = sink.requests.len();
-        state.ask_for(operation, Shape::Exec(items.into()), context, sink);
-        state.finishing = sink.requests.get(before).filter(|_| more).map(|request| request.id);
+        let asked = state.ask_for(operation, Shape::Exec(items.into()), context, sink);
+        state.finishing = asked.filter(|_| more).map(|(id, _)| id);
     }
     Step::Taken
 }
