@@ -184,7 +184,8 @@ impl<'a, 'c, M: Model> Reduction<'a, 'c, M> {
         // Building the problem costs as well, even if the search ends at once.
         self.meter.spend_many(roles.len() as u64 / 8);
         self.meter.allow(steps);
-        search(self.model, self.component.keys.len(), known, unknown, &mut self.meter) == Found::Nothing
+        search(self.model, self.component.keys.len(), known, unknown, usize::MAX, &mut self.meter)
+            == Found::Nothing
     }
 
     /// Stops the clock at the first answer that cannot be explained; says which operation it was.

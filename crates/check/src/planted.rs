@@ -34,6 +34,8 @@ pub(crate) enum Mutation {
     ReadsNotGivenBack,
     /// All unknown operations count as alike.
     UnknownAllAlike,
+    /// Where no order with few unknown operations explains it, none with more is looked for.
+    CutCountsAsSearched,
     /// An unknown operation is passed over if the next one was legal without it, whatever it led to.
     UnknownPassedOver,
     /// An unknown write is left out although its value was read.
@@ -181,6 +183,7 @@ mod under_test {
                 NoBacktracking,
                 ReadsNotGivenBack,
                 UnknownAllAlike,
+                CutCountsAsSearched,
                 UnknownPassedOver,
                 IdleThoughSeen,
                 FirstKeyOnly,

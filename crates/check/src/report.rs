@@ -1,5 +1,6 @@
 //! The verdict on a whole history.
 
+use std::iter;
 use std::time::Duration;
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
@@ -10,6 +11,9 @@ use crate::model::{Bank, Kv, Model, ModelName, Register, Timed, Unsupported};
 use crate::partition::{Component, components};
 use crate::planted::{Mutation, planted};
 use crate::search::{Found, Known, Unknown, search};
+
+/// How many unknown operations may happen in the searches that only look for an order with few of them.
+const FEW: [usize; 7] = [0, 1, 2, 3, 4, 6, 8];
 
 /// How much work a verdict may take.
 #[derive(Clone, Copy)]
@@ -177,7 +181,8 @@ pub enum CheckError {
 /// Decides whether `history` is linearizable.
 ///
 /// Each component of keys is searched by itself. Components that are not decided quickly wait until the others are,
-/// so that one hard component does not keep a violation elsewhere from being found.
+/// so that one hard component does not keep a violation elsewhere from being found. Then orders are looked for in which
+/// few of the unknown operations happened, and at last all.
 ///
 /// # Errors
 /// An operation that the model does not have, one without a key, or an answered one without a time.
@@ -189,34 +194,31 @@ pub fn check<M: Model>(history: &History, model: &M, budget: &Budget<'_>) -> Res
     let mut meter = Meter::new(budget, started);
     let mut violation = None;
     let mut waiting: Vec<&Component> = components.iter().collect();
-    let mut left = Vec::new();
+    let few_steps = (budget.steps / 16).min(4_000_000);
     let quick = |component: &Component| 10_000 + 50 * component.operations.len() as u64;
-    'rounds: for round in 0..2 {
-        for component in waiting {
-            meter.allow(if round == 0 { quick(component) } else { u64::MAX });
-            match decide(operations, component, model, &mut meter)? {
+    let rounds = FEW.map(|most| (most, Some(few_steps))).into_iter().chain([(usize::MAX, Some(u64::MAX))]);
+    'rounds: for (most, steps) in iter::once((usize::MAX, None)).chain(rounds) {
+        for component in std::mem::take(&mut waiting) {
+            meter.allow(steps.unwrap_or_else(|| quick(component)));
+            match decide(operations, component, model, most, &mut meter)? {
                 Found::Order => {}
                 Found::Nothing => {
                     violation = Some(component);
                     break 'rounds;
                 }
-                Found::OutOfBudget => left.push(component),
+                Found::OutOfBudget => waiting.push(component),
             }
             if planted(Mutation::FirstComponentOnly) {
                 break 'rounds;
             }
-        }
-        waiting = std::mem::take(&mut left);
-        if round == 1 {
-            left = std::mem::take(&mut waiting);
         }
     }
     let verdict = match violation {
         Some(component) => {
             Verdict::Violation(Box::new(explain::explain(operations, component, model, budget)?))
         }
-        None if left.is_empty() || planted(Mutation::UndecidedAccepted) => Verdict::Linearizable,
-        None => Verdict::Undecided { reason: meter.reason(), components: left.len() },
+        None if waiting.is_empty() || planted(Mutation::UndecidedAccepted) => Verdict::Linearizable,
+        None => Verdict::Undecided { reason: meter.reason(), components: waiting.len() },
     };
     Ok(Report {
         verdict,
@@ -245,11 +247,12 @@ pub fn check_named(history: &History, model: ModelName, budget: &Budget<'_>) -> 
     }
 }
 
-/// Searches one component.
+/// Searches one component for an order with at most `most` unknown operations.
 fn decide<M: Model>(
     operations: &[Operation],
     component: &Component,
     model: &M,
+    most: usize,
     meter: &mut Meter<'_>,
 ) -> Result<Found, CheckError> {
     let mut known = Vec::new();
@@ -264,7 +267,7 @@ fn decide<M: Model>(
             None => unknown.push(Unknown { op, invoked }),
         }
     }
-    Ok(search(model, component.keys.len(), known, unknown, meter))
+    Ok(search(model, component.keys.len(), known, unknown, most, meter))
 }
 
 /// Parses the operations of a component.

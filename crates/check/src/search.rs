@@ -20,6 +20,10 @@
 //! 4. *Unknown operations without a trace* are left out beforehand (`Model::idle`), and none are tried where the model
 //!    sees that they cannot help, or that a later answer cannot be reached any more (`Model::is_hopeless`).
 //!
+//! All the same many unknown writes that do not commute have orders without end, and a wrong guess about known ones is
+//! found only behind them all. Since most histories are explained by few of their unknown operations, a search can be
+//! told how many may happen: `report` tries small numbers where all at once take too long.
+//!
 //! The rules of 2 look at the operation before, so configurations directly behind an unknown operation are not
 //! remembered; those behind a known one are.
 //!
@@ -58,16 +62,17 @@ pub(crate) enum Found {
     Order,
     /// No order does.
     Nothing,
-    /// The budget ended first.
+    /// The budget ended first, or only orders with more unknown operations than were allowed are left.
     OutOfBudget,
 }
 
-/// Searches an order of `known`, with some of `unknown` among them, over a component of `keys` keys.
+/// Searches an order of `known`, with at most `most` of `unknown` among them, over a component of `keys` keys.
 pub(crate) fn search<M: Model>(
     model: &M,
     keys: usize,
     known: Vec<Known<'_, M::Op>>,
     unknown: Vec<Unknown<M::Op>>,
+    most: usize,
     meter: &mut Meter<'_>,
 ) -> Found {
     if keys == 1
@@ -76,7 +81,7 @@ pub(crate) fn search<M: Model>(
         meter.spend_many(known.len() as u64);
         return found;
     }
-    search_orders(model, keys, known, unknown, meter)
+    search_orders(model, keys, known, unknown, most, meter)
 }
 
 /// The search itself, for any component.
@@ -85,6 +90,7 @@ pub(crate) fn search_orders<M: Model>(
     keys: usize,
     mut known: Vec<Known<'_, M::Op>>,
     mut unknown: Vec<Unknown<M::Op>>,
+    most: usize,
     meter: &mut Meter<'_>,
 ) -> Found {
     known.sort_by_key(|operation| (operation.invoked, operation.returned));
@@ -97,7 +103,7 @@ pub(crate) fn search_orders<M: Model>(
     let mut idle = idle.into_iter();
     unknown.retain(|_| !idle.next().unwrap_or(false));
     unknown.sort_by_key(|operation| operation.invoked);
-    Search::new(model, known, unknown, meter).run(model.initial(keys))
+    Search::new(model, known, unknown, most, meter).run(model.initial(keys))
 }
 
 /// A candidate for the next place in the order.
@@ -165,6 +171,9 @@ struct Search<'m, 'h, 'b, 'c, M: Model> {
     nodes: Vec<Node<M::State>>,
     /// How many nodes have something left to try.
     choices: usize,
+    /// How many unknown operations may happen, and whether an order was left out since one more would have.
+    most: usize,
+    is_cut: bool,
     happened: Vec<bool>,
     /// The unknown operations that happened, sorted, and a number for that set once it was asked for.
     applied: Vec<u32>,
@@ -191,6 +200,7 @@ impl<'m, 'h, 'b, 'c, M: Model> Search<'m, 'h, 'b, 'c, M> {
         model: &'m M,
         known: Vec<Known<'h, M::Op>>,
         unknown: Vec<Unknown<M::Op>>,
+        most: usize,
         meter: &'b mut Meter<'c>,
     ) -> Self {
         let count = known.len() as u32;
@@ -225,6 +235,8 @@ impl<'m, 'h, 'b, 'c, M: Model> Search<'m, 'h, 'b, 'c, M> {
             pending: Vec::new(),
             nodes: Vec::new(),
             choices: 0,
+            most,
+            is_cut: false,
             happened: vec![false; unknown.len()],
             applied: Vec::new(),
             applied_id: None,
@@ -288,7 +300,11 @@ impl<'m, 'h, 'b, 'c, M: Model> Search<'m, 'h, 'b, 'c, M> {
                 return Found::Order;
             }
         }
-        Found::Nothing
+        if self.is_cut && !planted(Mutation::CutCountsAsSearched) {
+            Found::OutOfBudget
+        } else {
+            Found::Nothing
+        }
     }
 
     /// Orders every read that fits `state`, and makes a node for what is then reached.
@@ -453,7 +469,8 @@ impl<'m, 'h, 'b, 'c, M: Model> Search<'m, 'h, 'b, 'c, M> {
             };
             let choice = Choice::Unknown(number as u32);
             if !self.is_passed_over(choice, &state) {
-                return Some((choice, state));
+                self.is_cut |= self.applied.len() >= self.most;
+                return (self.applied.len() < self.most).then_some((choice, state));
             }
         }
         None

@@ -215,7 +215,7 @@ proptest! {
         let (known, unknown) = build();
         let zones = zones::decide(&Register, &known, &unknown);
         let mut meter = Meter::new(&Budget::default(), None);
-        prop_assert_eq!(zones, Some(search_orders(&Register, 1, known, unknown, &mut meter)));
+        prop_assert_eq!(zones, Some(search_orders(&Register, 1, known, unknown, usize::MAX, &mut meter)));
     }
 }
 
