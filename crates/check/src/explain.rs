@@ -17,7 +17,7 @@ use crate::model::Model;
 use crate::partition::Component;
 use crate::planted::{Mutation, planted};
 use crate::report::{Budget, CheckError, Meter, parse};
-use crate::search::{Found, Known, Unknown, search};
+use crate::search::{Found, Known, Orders, Unknown, search};
 use crate::timeline;
 
 /// Why no order explains a history.
@@ -174,6 +174,7 @@ impl<'a, 'c, M: Model> Reduction<'a, 'c, M> {
                     observed: operation.value.as_ref(),
                     invoked: operation.invoked,
                     returned,
+                    said: (operation.client, operation.session, operation.sequence),
                 }),
                 (Role::Known | Role::Unknown, _) => {
                     unknown.push(Unknown { op: op(), invoked: operation.invoked })
@@ -184,7 +185,7 @@ impl<'a, 'c, M: Model> Reduction<'a, 'c, M> {
         // Building the problem costs as well, even if the search ends at once.
         self.meter.spend_many(roles.len() as u64 / 8);
         self.meter.allow(steps);
-        search(self.model, self.component.keys.len(), known, unknown, usize::MAX, &mut self.meter)
+        search(self.model, self.component.keys.len(), known, unknown, Orders::ALL, &mut self.meter)
             == Found::Nothing
     }
 

@@ -10,10 +10,10 @@ use crate::history::{History, Operation, Outcome};
 use crate::model::{Bank, Kv, Model, ModelName, Register, Timed, Unsupported};
 use crate::partition::{Component, components};
 use crate::planted::{Mutation, planted};
-use crate::search::{Found, Known, Unknown, search};
+use crate::search::{Found, Known, Orders, Unknown, search};
 
-/// How many unknown operations may happen in the searches that only look for an order with few of them.
-const FEW: [usize; 7] = [0, 1, 2, 3, 4, 6, 8];
+/// How many unknown operations may happen in the searches of likely orders.
+const FEW: [usize; 8] = [0, 1, 2, 3, 4, 6, 8, usize::MAX];
 
 /// How much work a verdict may take.
 #[derive(Clone, Copy)]
@@ -181,8 +181,8 @@ pub enum CheckError {
 /// Decides whether `history` is linearizable.
 ///
 /// Each component of keys is searched by itself. Components that are not decided quickly wait until the others are,
-/// so that one hard component does not keep a violation elsewhere from being found. Then orders are looked for in which
-/// few of the unknown operations happened, and at last all.
+/// so that one hard component does not keep a violation elsewhere from being found. Then likely orders are looked at,
+/// in which few of the unknown operations happened and each session's come as it sent them, and at last all.
 ///
 /// # Errors
 /// An operation that the model does not have, one without a key, or an answered one without a time.
@@ -194,13 +194,16 @@ pub fn check<M: Model>(history: &History, model: &M, budget: &Budget<'_>) -> Res
     let mut meter = Meter::new(budget, started);
     let mut violation = None;
     let mut waiting: Vec<&Component> = components.iter().collect();
-    let few_steps = (budget.steps / 16).min(4_000_000);
     let quick = |component: &Component| 10_000 + 50 * component.operations.len() as u64;
-    let rounds = FEW.map(|most| (most, Some(few_steps))).into_iter().chain([(usize::MAX, Some(u64::MAX))]);
-    'rounds: for (most, steps) in iter::once((usize::MAX, None)).chain(rounds) {
+    let likely = [(256, 250_000), (16, 4_000_000)].into_iter().flat_map(|(share, most_steps)| {
+        let steps = Some((budget.steps / share).min(most_steps));
+        FEW.map(|most| (Orders { most, in_sessions: true }, steps))
+    });
+    let rounds = iter::once((Orders::ALL, None)).chain(likely).chain([(Orders::ALL, Some(u64::MAX))]);
+    'rounds: for (orders, steps) in rounds {
         for component in std::mem::take(&mut waiting) {
             meter.allow(steps.unwrap_or_else(|| quick(component)));
-            match decide(operations, component, model, most, &mut meter)? {
+            match decide(operations, component, model, orders, &mut meter)? {
                 Found::Order => {}
                 Found::Nothing => {
                     violation = Some(component);
@@ -247,12 +250,12 @@ pub fn check_named(history: &History, model: ModelName, budget: &Budget<'_>) -> 
     }
 }
 
-/// Searches one component for an order with at most `most` unknown operations.
+/// Searches one component.
 fn decide<M: Model>(
     operations: &[Operation],
     component: &Component,
     model: &M,
-    most: usize,
+    orders: Orders,
     meter: &mut Meter<'_>,
 ) -> Result<Found, CheckError> {
     let mut known = Vec::new();
@@ -261,13 +264,14 @@ fn decide<M: Model>(
     for ((index, _), Timed { op, invoked, returned }) in component.operations.iter().zip(parsed) {
         match returned {
             Some(returned) => {
-                let observed = operations[*index as usize].value.as_ref();
-                known.push(Known { op, observed, invoked, returned });
+                let operation = &operations[*index as usize];
+                let said = (operation.client, operation.session, operation.sequence);
+                known.push(Known { op, observed: operation.value.as_ref(), invoked, returned, said });
             }
             None => unknown.push(Unknown { op, invoked }),
         }
     }
-    Ok(search(model, component.keys.len(), known, unknown, most, meter))
+    Ok(search(model, component.keys.len(), known, unknown, orders, meter))
 }
 
 /// Parses the operations of a component.

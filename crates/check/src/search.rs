@@ -20,9 +20,10 @@
 //! 4. *Unknown operations without a trace* are left out beforehand (`Model::idle`), and none are tried where the model
 //!    sees that they cannot help, or that a later answer cannot be reached any more (`Model::is_hopeless`).
 //!
-//! All the same many unknown writes that do not commute have orders without end, and a wrong guess about known ones is
-//! found only behind them all. Since most histories are explained by few of their unknown operations, a search can be
-//! told how many may happen: `report` tries small numbers where all at once take too long.
+//! All the same many unknown writes that do not commute have orders without end, and so have long pipelines that return
+//! at once; a wrong guess is found only behind them all. Most histories are explained by few of their unknown operations,
+//! and by orders in which each session's operations come as it sent them. So a search can be told which orders to look at
+//! ([`Orders`]): `report` tries such ones where all take too long.
 //!
 //! The rules of 2 look at the operation before, so configurations directly behind an unknown operation are not
 //! remembered; those behind a known one are.
@@ -47,12 +48,28 @@ pub(crate) struct Known<'h, O> {
     pub(crate) observed: Option<&'h Value>,
     pub(crate) invoked: u64,
     pub(crate) returned: u64,
+    /// The client, its session, and the place there.
+    pub(crate) said: (u64, u64, u64),
 }
 
 /// An operation whose outcome nobody knows.
 pub(crate) struct Unknown<O> {
     pub(crate) op: O,
     pub(crate) invoked: u64,
+}
+
+/// Which orders a search looks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Orders {
+    /// How many unknown operations may happen.
+    pub(crate) most: usize,
+    /// Whether known operations come in the order of their sessions, which is more than times say where several of a session
+    /// were under way at once.
+    pub(crate) in_sessions: bool,
+}
+
+impl Orders {
+    pub(crate) const ALL: Orders = Orders { most: usize::MAX, in_sessions: false };
 }
 
 /// What the search found.
@@ -62,17 +79,17 @@ pub(crate) enum Found {
     Order,
     /// No order does.
     Nothing,
-    /// The budget ended first, or only orders with more unknown operations than were allowed are left.
+    /// The budget ended first, or only orders that were not to be looked at are left.
     OutOfBudget,
 }
 
-/// Searches an order of `known`, with at most `most` of `unknown` among them, over a component of `keys` keys.
+/// Searches an order of `known`, with some of `unknown` among them, over a component of `keys` keys.
 pub(crate) fn search<M: Model>(
     model: &M,
     keys: usize,
     known: Vec<Known<'_, M::Op>>,
     unknown: Vec<Unknown<M::Op>>,
-    most: usize,
+    orders: Orders,
     meter: &mut Meter<'_>,
 ) -> Found {
     if keys == 1
@@ -81,7 +98,7 @@ pub(crate) fn search<M: Model>(
         meter.spend_many(known.len() as u64);
         return found;
     }
-    search_orders(model, keys, known, unknown, most, meter)
+    search_orders(model, keys, known, unknown, orders, meter)
 }
 
 /// The search itself, for any component.
@@ -90,7 +107,7 @@ pub(crate) fn search_orders<M: Model>(
     keys: usize,
     mut known: Vec<Known<'_, M::Op>>,
     mut unknown: Vec<Unknown<M::Op>>,
-    most: usize,
+    orders: Orders,
     meter: &mut Meter<'_>,
 ) -> Found {
     known.sort_by_key(|operation| (operation.invoked, operation.returned));
@@ -103,7 +120,7 @@ pub(crate) fn search_orders<M: Model>(
     let mut idle = idle.into_iter();
     unknown.retain(|_| !idle.next().unwrap_or(false));
     unknown.sort_by_key(|operation| operation.invoked);
-    Search::new(model, known, unknown, most, meter).run(model.initial(keys))
+    Search::new(model, known, unknown, orders, meter).run(model.initial(keys))
 }
 
 /// A candidate for the next place in the order.
@@ -165,14 +182,18 @@ struct Search<'m, 'h, 'b, 'c, M: Model> {
     // The known operations not yet ordered, by invocation, as a ring through `known.len()`.
     after: Vec<u32>,
     before: Vec<u32>,
-    /// The known operations ordered, in order.
+    /// The known operations ordered, in order, and which they are.
     trail: Vec<u32>,
+    ordered: Vec<bool>,
+    /// The known operation that comes before this one in its session; empty if that does not matter.
+    earlier: Vec<Option<u32>>,
     pending: Vec<u32>,
     nodes: Vec<Node<M::State>>,
     /// How many nodes have something left to try.
     choices: usize,
-    /// How many unknown operations may happen, and whether an order was left out since one more would have.
+    /// How many unknown operations may happen.
     most: usize,
+    /// Whether an order was left out that is not to be looked at.
     is_cut: bool,
     happened: Vec<bool>,
     /// The unknown operations that happened, sorted, and a number for that set once it was asked for.
@@ -195,12 +216,26 @@ enum Entered {
     Dead,
 }
 
+/// The operation before each in its session.
+fn earlier_in_session<O>(known: &[Known<'_, O>]) -> Vec<Option<u32>> {
+    let mut by_session: Vec<u32> = (0..known.len() as u32).collect();
+    by_session.sort_by_key(|number| known[*number as usize].said);
+    let mut earlier = vec![None; known.len()];
+    for pair in by_session.windows(2) {
+        let said = [pair[0], pair[1]].map(|number| known[number as usize].said);
+        if said[0].0 == said[1].0 && said[0].1 == said[1].1 {
+            earlier[pair[1] as usize] = Some(pair[0]);
+        }
+    }
+    earlier
+}
+
 impl<'m, 'h, 'b, 'c, M: Model> Search<'m, 'h, 'b, 'c, M> {
     fn new(
         model: &'m M,
         known: Vec<Known<'h, M::Op>>,
         unknown: Vec<Unknown<M::Op>>,
-        most: usize,
+        orders: Orders,
         meter: &'b mut Meter<'c>,
     ) -> Self {
         let count = known.len() as u32;
@@ -224,6 +259,7 @@ impl<'m, 'h, 'b, 'c, M: Model> Search<'m, 'h, 'b, 'c, M> {
             if planted(Mutation::UnknownAllAlike) { (place as u32).checked_sub(1) } else { earlier }
         });
         let alike = alike.collect();
+        let earlier = if orders.in_sessions { earlier_in_session(&known) } else { Vec::new() };
         Search {
             model,
             reads,
@@ -235,8 +271,10 @@ impl<'m, 'h, 'b, 'c, M: Model> Search<'m, 'h, 'b, 'c, M> {
             pending: Vec::new(),
             nodes: Vec::new(),
             choices: 0,
-            most,
+            most: orders.most,
             is_cut: false,
+            ordered: vec![false; known.len()],
+            earlier,
             happened: vec![false; unknown.len()],
             applied: Vec::new(),
             applied_id: None,
@@ -333,8 +371,10 @@ impl<'m, 'h, 'b, 'c, M: Model> Search<'m, 'h, 'b, 'c, M> {
             if !comes {
                 break;
             }
+            let is_free = !self.waits(next);
+            let operation = &self.known[next as usize];
             let following = self.after[next as usize];
-            let taken = self.reads[next as usize] && {
+            let taken = is_free && self.reads[next as usize] && {
                 self.meter.spend();
                 match self.model.step(&state, &operation.op, operation.observed) {
                     Step::Illegal => false,
@@ -414,7 +454,7 @@ impl<'m, 'h, 'b, 'c, M: Model> Search<'m, 'h, 'b, 'c, M> {
             self.nodes[top].cursor += 1;
             let number = self.pending[place];
             // Reads that fit were taken on entry.
-            if self.reads[number as usize] {
+            if self.reads[number as usize] || self.waits(number) {
                 continue;
             }
             let (node, operation) = (&self.nodes[top], &self.known[number as usize]);
@@ -428,6 +468,14 @@ impl<'m, 'h, 'b, 'c, M: Model> Search<'m, 'h, 'b, 'c, M> {
                 return Open::Ready(Choice::Known(number), state);
             }
         }
+    }
+
+    /// Whether another operation of its session comes first.
+    fn waits(&mut self, number: u32) -> bool {
+        let earlier = self.earlier.get(number as usize).copied().flatten();
+        let waits = earlier.is_some_and(|earlier| !self.ordered[earlier as usize]);
+        self.is_cut |= waits;
+        waits
     }
 
     /// The unknown operations of the topmost node from `from` on, if there are any to try.
@@ -554,6 +602,7 @@ impl<'m, 'h, 'b, 'c, M: Model> Search<'m, 'h, 'b, 'c, M> {
         self.pending.truncate(node.pending.start);
         while self.trail.len() > node.trail {
             let Some(number) = self.trail.pop() else { break };
+            self.ordered[number as usize] = false;
             if planted(Mutation::ReadsNotGivenBack) && self.trail.len() > node.trail {
                 continue;
             }
@@ -587,6 +636,7 @@ impl<'m, 'h, 'b, 'c, M: Model> Search<'m, 'h, 'b, 'c, M> {
         self.after[before as usize] = after;
         self.before[after as usize] = before;
         self.trail.push(number);
+        self.ordered[number as usize] = true;
     }
 
     fn apply(&mut self, number: u32) {

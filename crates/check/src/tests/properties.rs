@@ -7,7 +7,7 @@ use proptest::test_runner::RngSeed;
 
 use crate::model::{Model, Step};
 use crate::report::Meter;
-use crate::search::{Known, Unknown, search_orders};
+use crate::search::{Found, Known, Orders, Unknown, search_orders};
 use crate::tests::random::{Shape, linearizable};
 use crate::{Budget, History, Kv, Operation, Outcome, Register, Value, Verdict, check, once, zones};
 
@@ -206,7 +206,8 @@ proptest! {
             for operation in &operations {
                 let (op, invoked) = (Register.parse(operation, &[0]).unwrap(), operation.invoked);
                 match operation.returned {
-                    Some(returned) => known.push(Known { op, observed: operation.value.as_ref(), invoked, returned }),
+                    Some(returned) => known.push(Known {
+ op, observed: operation.value.as_ref(), invoked, returned, said: (0, 0, 0) }),
                     None => unknown.push(Unknown { op, invoked }),
                 }
             }
@@ -215,7 +216,7 @@ proptest! {
         let (known, unknown) = build();
         let zones = zones::decide(&Register, &known, &unknown);
         let mut meter = Meter::new(&Budget::default(), None);
-        prop_assert_eq!(zones, Some(search_orders(&Register, 1, known, unknown, usize::MAX, &mut meter)));
+        prop_assert_eq!(zones, Some(search_orders(&Register, 1, known, unknown, Orders::ALL, &mut meter)));
     }
 }
 
@@ -255,6 +256,44 @@ fn many_unknown_operations_are_decided() {
         assert_eq!(report.verdict, Verdict::Linearizable, "{unknown} %");
         assert!(report.steps < 1_000_000, "{unknown} %: {} steps", report.steps);
     }
+}
+
+/// Where a server hangs, all that was sent meanwhile returns at once.
+#[test]
+fn long_pipelines_that_return_at_once_are_decided() {
+    let mut history = linearizable(3, Shape { operations: 3000, clients: 6, keys: 3, unknown: 0 });
+    for operation in &mut history.operations {
+        let hang = 6000 + 1000 * (operation.client % 2);
+        operation.returned = operation.returned.map(|returned| returned.next_multiple_of(hang));
+    }
+    let report = check(&history, &Kv, &Budget { steps: 20_000_000, ..Budget::default() }).unwrap();
+    assert_eq!(report.verdict, Verdict::Linearizable);
+}
+
+/// Where several of a session are under way, they may come in another order than that of the session.
+#[test]
+fn an_order_against_the_session_is_left_open_or_found() {
+    let seen = Value::Text("a".to_owned());
+    let operation =
+        |op, said, invoked, value| Known { op, observed: value, invoked, returned: 10 + invoked, said };
+    let found = |orders| {
+        let op = |name: &str, argument: &str| {
+            let line = if argument.is_empty() {
+                format!("1 0..1 {name} x")
+            } else {
+                format!("1 0..1 {name} x {argument}")
+            };
+            Kv.parse(&super::script::history(&line).operations[0], &[0]).unwrap()
+        };
+        let known = vec![
+            operation(op("set", "a"), (1, 1, 1), 0, None),
+            operation(op("set", "b"), (1, 1, 2), 0, None),
+            operation(op("get", ""), (2, 1, 1), 20, Some(&seen)),
+        ];
+        search_orders(&Kv, 1, known, Vec::new(), orders, &mut Meter::new(&Budget::default(), None))
+    };
+    assert_eq!(found(Orders { in_sessions: true, ..Orders::ALL }), Found::OutOfBudget);
+    assert_eq!(found(Orders::ALL), Found::Order);
 }
 
 #[test]
