@@ -34,8 +34,10 @@ pub(crate) enum Mutation {
     ReadsNotGivenBack,
     /// All unknown operations count as alike.
     UnknownAllAlike,
-    /// Where no order with few unknown operations explains it, none with more is looked for.
-    CutCountsAsSearched,
+    /// A text that is still to be read is lost though it may be copied back.
+    LostThoughCopied,
+    /// A text that is still to be read is lost though it may be written again.
+    LostThoughWritten,
     /// An unknown operation is passed over if the next one was legal without it, whatever it led to.
     UnknownPassedOver,
     /// An unknown write is left out although its value was read.
@@ -183,7 +185,8 @@ mod under_test {
                 NoBacktracking,
                 ReadsNotGivenBack,
                 UnknownAllAlike,
-                CutCountsAsSearched,
+                LostThoughCopied,
+                LostThoughWritten,
                 UnknownPassedOver,
                 IdleThoughSeen,
                 FirstKeyOnly,

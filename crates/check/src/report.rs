@@ -182,7 +182,7 @@ pub enum CheckError {
 ///
 /// Each component of keys is searched by itself. Components that are not decided quickly wait until the others are,
 /// so that one hard component does not keep a violation elsewhere from being found. Then likely orders are looked at,
-/// in which few of the unknown operations happened and each session's come as it sent them, and at last all.
+/// in which few of the unknown operations happened or each session's come as it sent them, and at last all.
 ///
 /// # Errors
 /// An operation that the model does not have, one without a key, or an answered one without a time.
@@ -195,9 +195,11 @@ pub fn check<M: Model>(history: &History, model: &M, budget: &Budget<'_>) -> Res
     let mut violation = None;
     let mut waiting: Vec<&Component> = components.iter().collect();
     let quick = |component: &Component| 10_000 + 50 * component.operations.len() as u64;
-    let likely = [(256, 250_000), (16, 4_000_000)].into_iter().flat_map(|(share, most_steps)| {
+    let likely = [(256, 250_000), (32, 4_000_000)].into_iter().flat_map(|(share, most_steps)| {
         let steps = Some((budget.steps / share).min(most_steps));
-        FEW.map(|most| (Orders { most, in_sessions: true }, steps))
+        [true, false]
+            .into_iter()
+            .flat_map(move |in_sessions| FEW.map(|most| (Orders { most, in_sessions }, steps)))
     });
     let rounds = iter::once((Orders::ALL, None)).chain(likely).chain([(Orders::ALL, Some(u64::MAX))]);
     'rounds: for (orders, steps) in rounds {

@@ -6,7 +6,7 @@
 //! determine the ordered set: everything invoked by then is pending or ordered. A configuration is therefore
 //! remembered exactly, in a few words, whatever the length of the history.
 //!
-//! Four observations keep the search small; each only leaves out orders for which an equally good one remains.
+//! Five observations keep the search small; each only leaves out orders for which an equally good one remains.
 //!
 //! 1. *Reads at once.* An operation that changes no state and fits the present one is ordered as soon as it is
 //!    pending. In any order that has it later, it may be moved here.
@@ -19,6 +19,7 @@
 //! 3. *Alike unknown operations* happen in order of invocation: they can be exchanged.
 //! 4. *Unknown operations without a trace* are left out beforehand (`Model::idle`), and none are tried where the model
 //!    sees that they cannot help, or that a later answer cannot be reached any more (`Model::is_hopeless`).
+//! 5. *Texts that are lost* though somebody still has to read them end it as well ([`crate::texts`]).
 //!
 //! All the same many unknown writes that do not commute have orders without end, and so have long pipelines that return
 //! at once; a wrong guess is found only behind them all. Most histories are explained by few of their unknown operations,
@@ -40,6 +41,7 @@ use crate::history::Value;
 use crate::model::{Model, Step};
 use crate::planted::{Mutation, planted};
 use crate::report::Meter;
+use crate::texts::Needs;
 use crate::zones;
 
 /// An operation that was answered.
@@ -120,7 +122,7 @@ pub(crate) fn search_orders<M: Model>(
     let mut idle = idle.into_iter();
     unknown.retain(|_| !idle.next().unwrap_or(false));
     unknown.sort_by_key(|operation| operation.invoked);
-    Search::new(model, known, unknown, orders, meter).run(model.initial(keys))
+    Search::new(model, keys, known, unknown, orders, meter).run(model.initial(keys))
 }
 
 /// A candidate for the next place in the order.
@@ -174,6 +176,8 @@ struct Search<'m, 'h, 'b, 'c, M: Model> {
     known: Vec<Known<'h, M::Op>>,
     /// Whether the known operation changes no state.
     reads: Vec<bool>,
+    /// Whether the model is asked if unknown operations can help.
+    looks_ahead: bool,
     /// Whether it pays to look ahead to the known operation; empty if it pays for none.
     witness: Vec<bool>,
     unknown: Vec<Unknown<M::Op>>,
@@ -195,6 +199,8 @@ struct Search<'m, 'h, 'b, 'c, M: Model> {
     most: usize,
     /// Whether an order was left out that is not to be looked at.
     is_cut: bool,
+    /// The texts that are still to be read, if they say anything.
+    needs: Option<Needs>,
     happened: Vec<bool>,
     /// The unknown operations that happened, sorted, and a number for that set once it was asked for.
     applied: Vec<u32>,
@@ -233,6 +239,7 @@ fn earlier_in_session<O>(known: &[Known<'_, O>]) -> Vec<Option<u32>> {
 impl<'m, 'h, 'b, 'c, M: Model> Search<'m, 'h, 'b, 'c, M> {
     fn new(
         model: &'m M,
+        keys: usize,
         known: Vec<Known<'h, M::Op>>,
         unknown: Vec<Unknown<M::Op>>,
         orders: Orders,
@@ -245,7 +252,8 @@ impl<'m, 'h, 'b, 'c, M: Model> Search<'m, 'h, 'b, 'c, M> {
                 model.reads(&operation.op, operation.observed) || planted(Mutation::WritesTakenEagerly)
             })
             .collect();
-        let witness = if unknown.is_empty() {
+        let looks_ahead = keys == 1 && !unknown.is_empty();
+        let witness = if !looks_ahead {
             Vec::new()
         } else {
             let known: Vec<_> = known.iter().map(|operation| (&operation.op, operation.observed)).collect();
@@ -259,10 +267,12 @@ impl<'m, 'h, 'b, 'c, M: Model> Search<'m, 'h, 'b, 'c, M> {
             if planted(Mutation::UnknownAllAlike) { (place as u32).checked_sub(1) } else { earlier }
         });
         let alike = alike.collect();
+        let needs = Needs::new(model, &known, &unknown);
         let earlier = if orders.in_sessions { earlier_in_session(&known) } else { Vec::new() };
         Search {
             model,
             reads,
+            looks_ahead,
             witness,
             alike,
             after: (1..=count).chain([0]).collect(),
@@ -275,6 +285,7 @@ impl<'m, 'h, 'b, 'c, M: Model> Search<'m, 'h, 'b, 'c, M> {
             is_cut: false,
             ordered: vec![false; known.len()],
             earlier,
+            needs,
             happened: vec![false; unknown.len()],
             applied: Vec::new(),
             applied_id: None,
@@ -288,7 +299,7 @@ impl<'m, 'h, 'b, 'c, M: Model> Search<'m, 'h, 'b, 'c, M> {
     }
 
     fn run(mut self, initial: M::State) -> Found {
-        if let Entered::Complete = self.enter(initial, 0, None, None) {
+        if let Entered::Complete = self.enter(None, initial, 0, None, None) {
             return Found::Order;
         }
         while let Some(node) = self.nodes.last_mut() {
@@ -320,6 +331,7 @@ impl<'m, 'h, 'b, 'c, M: Model> Search<'m, 'h, 'b, 'c, M> {
                 Choice::Known(_) => None,
                 Choice::Unknown(number) => Some((number, self.nodes[top].state.clone())),
             };
+            let before = self.needs.is_some().then(|| self.nodes[top].state.clone());
             if self.choices == 0 {
                 self.forget();
             }
@@ -334,20 +346,17 @@ impl<'m, 'h, 'b, 'c, M: Model> Search<'m, 'h, 'b, 'c, M> {
                     Some(number)
                 }
             };
-            if let Entered::Complete = self.enter(state, trail, behind, applied) {
+            if let Entered::Complete = self.enter(before, state, trail, behind, applied) {
                 return Found::Order;
             }
         }
-        if self.is_cut && !planted(Mutation::CutCountsAsSearched) {
-            Found::OutOfBudget
-        } else {
-            Found::Nothing
-        }
+        if self.is_cut { Found::OutOfBudget } else { Found::Nothing }
     }
 
-    /// Orders every read that fits `state`, and makes a node for what is then reached.
+    /// Orders every read that fits `state`, to which a step from `before` led, and makes a node for what is then reached.
     fn enter(
         &mut self,
+        before: Option<M::State>,
         state: M::State,
         trail: usize,
         behind: Option<(u32, M::State)>,
@@ -399,7 +408,15 @@ impl<'m, 'h, 'b, 'c, M: Model> Search<'m, 'h, 'b, 'c, M> {
             return Entered::Complete;
         }
         // Where nothing below can still be tried otherwise, this configuration cannot be met again.
-        let dead = behind.is_none() && self.choices > 0 && !self.remember(start, &state)
+        let lost = match (&self.needs, before) {
+            (Some(needs), Some(before)) => {
+                self.meter.spend();
+                needs.are_lost(self.model, &before, &state)
+            }
+            _ => false,
+        };
+        let dead = lost
+            || behind.is_none() && self.choices > 0 && !self.remember(start, &state)
             || !self.witness.is_empty() && self.is_doomed(&state);
         self.nodes.push(Node {
             state,
@@ -501,7 +518,8 @@ impl<'m, 'h, 'b, 'c, M: Model> Search<'m, 'h, 'b, 'c, M> {
 
     fn next_unknown(&mut self, from: u32) -> Option<(Choice, M::State)> {
         let limit = self.unknown_limit();
-        if self.nodes.last().is_some_and(|node| !node.is_weighed) && self.is_stuck(limit) {
+        if self.looks_ahead && self.nodes.last().is_some_and(|node| !node.is_weighed) && self.is_stuck(limit)
+        {
             return None;
         }
         for number in from as usize..limit {
@@ -603,6 +621,9 @@ impl<'m, 'h, 'b, 'c, M: Model> Search<'m, 'h, 'b, 'c, M> {
         while self.trail.len() > node.trail {
             let Some(number) = self.trail.pop() else { break };
             self.ordered[number as usize] = false;
+            if let Some(needs) = &mut self.needs {
+                needs.known_is_left(number);
+            }
             if planted(Mutation::ReadsNotGivenBack) && self.trail.len() > node.trail {
                 continue;
             }
@@ -611,6 +632,9 @@ impl<'m, 'h, 'b, 'c, M: Model> Search<'m, 'h, 'b, 'c, M> {
         }
         if let Some(number) = node.applied {
             self.happened[number as usize] = false;
+            if let Some(needs) = &mut self.needs {
+                needs.unknown_is_left(number);
+            }
             self.applied.retain(|applied| *applied != number);
             self.applied_id = None;
         }
@@ -637,10 +661,16 @@ impl<'m, 'h, 'b, 'c, M: Model> Search<'m, 'h, 'b, 'c, M> {
         self.before[after as usize] = before;
         self.trail.push(number);
         self.ordered[number as usize] = true;
+        if let Some(needs) = &mut self.needs {
+            needs.known_is_done(number);
+        }
     }
 
     fn apply(&mut self, number: u32) {
         self.happened[number as usize] = true;
+        if let Some(needs) = &mut self.needs {
+            needs.unknown_is_done(number);
+        }
         let place = self.applied.partition_point(|applied| *applied < number);
         self.applied.insert(place, number);
         self.applied_id = None;

@@ -39,6 +39,19 @@ pub enum Access<'a> {
     Write(&'a str),
 }
 
+/// What an operation has to do with texts that keys hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Texts<'a> {
+    /// Nothing, or it only takes them away.
+    None,
+    /// It was answered so since these keys, by their slots, held these texts.
+    Reads(Vec<(u32, &'a [u8])>),
+    /// It may write these.
+    Writes(Vec<&'a [u8]>),
+    /// It may bring what one key holds to another.
+    Copies,
+}
+
 /// An operation with its times, in nanoseconds.
 #[derive(Clone, Debug)]
 pub struct Timed<O> {
@@ -96,13 +109,30 @@ pub trait Model {
         None
     }
 
+    /// What the operation has to do with texts, none of which any key holds at first; `None` if it may bring about
+    /// others than it names.
+    fn texts<'a>(&self, _op: &'a Self::Op, _observed: Option<&'a Value>) -> Option<Texts<'a>> {
+        None
+    }
+
+    /// How many keys a state has.
+    fn slots(&self, _state: &Self::State) -> usize {
+        0
+    }
+
+    /// The text that a key holds, if it holds one.
+    fn text<'a>(&self, _state: &'a Self::State, _slot: u32) -> Option<&'a [u8]> {
+        None
+    }
+
     /// For which of the `known` operations it pays to ask [`Model::is_hopeless`] well before their turn.
     fn witnesses(&self, known: &[(&Self::Op, Option<&Value>)], _unknown: &[&Self::Op]) -> Vec<bool> {
         vec![false; known.len()]
     }
 
     /// Whether `target` cannot be answered `seen` from `state`, whichever of the operations `may` come before it, in
-    /// whatever order and with whatever answers. Must be sound; need not be complete.
+    /// whatever order and with whatever answers. Must be sound; need not be complete. Never asked where the component has
+    /// several keys.
     fn is_hopeless(
         &self,
         _state: &Self::State,

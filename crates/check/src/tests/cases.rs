@@ -550,6 +550,34 @@ pub(super) const CASES: &[Case] = &[
         0 2587.. mset x+y h h @2587365261
         4 10417..10505 get y @10417996270 -> i",
     ),
+    kv(
+        "a text is copied away, overwritten and copied back",
+        true,
+        "
+        1 0..10 set x a -> OK
+        1 20..30 copy x+y replace -> 1
+        1 40..50 set x b -> OK
+        1 60..70 copy y+x replace -> 1
+        2 80..90 get x -> a",
+    ),
+    kv(
+        "a text is overwritten and written again",
+        true,
+        "
+        1 0..10 mset x+y a a -> OK
+        1 20..30 mset x+y b b -> OK
+        1 40..50 mset x+y a a -> OK
+        2 80..90 get x -> a",
+    ),
+    kv(
+        "a text that was overwritten everywhere is not copied back",
+        false,
+        "
+        1 0..10 mset x+y a a -> OK
+        1 20..30 mset x+y b b -> OK
+        1 40..50 copy y+x replace -> 1
+        2 80..90 get x -> a",
+    ),
 ];
 
 /// The first case with a wrong verdict.

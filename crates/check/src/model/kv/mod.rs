@@ -11,7 +11,7 @@ use command::{Command, Single};
 use data::{Change, Entry};
 
 use super::answer::Answer;
-use super::{Access, Model, Step, Timed, Unsupported, held};
+use super::{Access, Model, Step, Texts, Timed, Unsupported, held};
 use crate::history::{Operation, Value};
 use crate::planted::{Mutation, planted};
 
@@ -157,12 +157,48 @@ impl Model for Kv {
         }
     }
 
+    fn texts<'a>(&self, op: &'a Op, observed: Option<&'a Value>) -> Option<Texts<'a>> {
+        let needed = |(slot, value): (&u32, &'a Value)| match value {
+            Value::Text(text) => Some((*slot, text.as_bytes())),
+            _ => None,
+        };
+        Some(match &op.command {
+            Command::MultiGet => match observed {
+                Some(Value::List(values)) => {
+                    Texts::Reads(op.slots.iter().zip(values).filter_map(needed).collect())
+                }
+                _ => Texts::None,
+            },
+            Command::MultiSet(values) => Texts::Writes(values.iter().map(|value| &**value).collect()),
+            Command::Copy { .. } if observed == Some(&Value::Integer(0)) => Texts::None,
+            Command::Copy { .. } => Texts::Copies,
+            Command::Exists | Command::Delete => Texts::None,
+            Command::Single(Single::Get) => {
+                Texts::Reads(op.slots.iter().zip(observed).filter_map(needed).collect())
+            }
+            Command::Single(single) if single.idles(observed) => Texts::None,
+            Command::Single(
+                Single::Set { value, .. } | Single::SetIfAbsent(value) | Single::Cas(_, value),
+            ) => Texts::Writes(vec![value]),
+            Command::Single(Single::Append(_) | Single::SetRange(..) | Single::Add(_)) => return None,
+            Command::Single(_) => Texts::None,
+        })
+    }
+
+    fn slots(&self, state: &Self::State) -> usize {
+        state.len()
+    }
+
+    fn text<'a>(&self, state: &'a Self::State, slot: u32) -> Option<&'a [u8]> {
+        state[slot as usize].as_ref().and_then(Entry::text)
+    }
+
     fn witnesses(&self, known: &[(&Op, Option<&Value>)], unknown: &[&Op]) -> Vec<bool> {
         outlook::witnesses(known, unknown)
     }
 
     fn is_hopeless(&self, state: &Self::State, target: &Op, seen: Option<&Value>, may: &[&Op]) -> bool {
-        state.len() == 1 && outlook::is_hopeless(state[0].as_ref(), target, seen, may)
+        outlook::is_hopeless(state[0].as_ref(), target, seen, may)
     }
 
     fn idle(&self, known: &[(&Op, Option<&Value>)], unknown: &[&Op]) -> Vec<bool> {
