@@ -603,6 +603,103 @@ def test_celery_chords_end_to_end(cluster):
 # --- valkey-py -----------------------------------------------------------------------------------------
 
 
+def test_django_redis_counts_in_every_region(cluster):
+    import threading
+
+    import django.conf
+    from django.core.cache import caches
+
+    if not django.conf.settings.configured:
+        django.conf.settings.configure()
+    names = [f"at{port}" for port in cluster.ports[:3]]
+    django.conf.settings.CACHES = {
+        f"at{port}": {"BACKEND": "django_redis.cache.RedisCache", "LOCATION": f"redis://127.0.0.1:{port}/0"}
+        for port in cluster.ports[:3]
+    } | {"default": {"BACKEND": "django.core.cache.backends.dummy.DummyCache"}}
+    caches.__dict__["settings"] = django.conf.settings.CACHES
+    here, there, elsewhere = (caches[name] for name in names)
+    here.clear()
+    here.set("hits", 0, timeout=600)
+
+    def hit(name):
+        for _ in range(30):
+            caches[name].incr("hits")
+
+    threads = [threading.Thread(target=hit, args=(names[i % 3],)) for i in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    same([there.get("hits"), 0 < elsewhere.ttl("hits") <= 600], [180, True])
+    same(here.incr("first", ignore_key_check=True), 1)
+    try:
+        raise AssertionError(f"what is not there was counted: {here.incr('none')}")
+    except ValueError as refused:
+        assert "not found" in str(refused), refused
+    same(here.get("none"), None)
+
+
+def test_scripts_of_python_libraries(cluster):
+    import asyncio
+    import datetime
+
+    import aiocache.lock
+    import huey
+    import huey.contrib.helpers
+    import limits
+    import redis
+    import redis_lock
+
+    here, there = (redis.Redis(port=port, socket_timeout=30) for port in cluster.ports[:2])
+    here.flushdb()
+    queues = [huey.RedisHuey("jobs", port=port) for port in cluster.ports[:2]]
+    now = datetime.datetime.now()
+    for name, delay in ((b"a", -9), (b"b", -8), (b"c", 900)):
+        queues[0].storage.add_to_schedule(name, now + datetime.timedelta(seconds=delay))
+    same([queue.storage.read_schedule(now) for queue in queues], [[b"a", b"b"], []])
+    same(queues[1].storage.schedule_size(), 1)
+    places = [huey.contrib.helpers.RedisSemaphore(queue, "rooms", value=2) for queue in queues + queues]
+    same([place.acquire() is not None for place in places[:3]], [True, True, False])
+
+    stores = [limits.storage.storage_from_string(f"redis://127.0.0.1:{port}") for port in cluster.ports[:2]]
+    limit = limits.parse("3/hour")
+    hits = [limits.strategies.FixedWindowRateLimiter(stores[i % 2]).hit(limit, "ann") for i in range(5)]
+    same(hits, [True, True, True, False, False])
+
+    lock, other = redis_lock.Lock(here, "door", expire=60), redis_lock.Lock(there, "door", expire=60)
+    same([lock.acquire(blocking=False), other.acquire(blocking=False)], [True, False])
+    lock.extend(expire=300)
+    assert 60 < there.ttl("lock:door") <= 300
+    try:
+        other.release()
+        raise AssertionError("it released what it does not hold")
+    except redis_lock.NotAcquired:
+        pass
+    lock.release()
+    same([other.acquire(timeout=5), there.exists("lock:door")], [True, 1])
+    lock.reset()
+    same(here.exists("lock:door"), 0)
+
+    async def compare():
+        caches = [aiocache.Cache(aiocache.Cache.REDIS, endpoint="127.0.0.1", port=port) for port in cluster.ports[:2]]
+        await caches[0].set("page", "old")
+        async with aiocache.lock.OptimisticLock(caches[0], "page") as first:
+            await caches[1].set("page", "newer")
+            try:
+                await first.cas("new")
+                raise AssertionError("somebody else's change was written over")
+            except aiocache.lock.OptimisticLockError:
+                pass
+        async with aiocache.lock.OptimisticLock(caches[1], "page") as second:
+            assert await second.cas("newest", ttl=60)
+        same(await caches[0].get("page"), "newest")
+        for cache in caches:
+            await cache.close()
+
+    asyncio.run(compare())
+    assert 0 < here.ttl("page") <= 60
+
+
 def test_valkey_py(cluster):
     import threading
 

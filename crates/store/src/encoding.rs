@@ -11,7 +11,7 @@ use isochrone_core::command::Response;
 const EMBEDDED_MAX: usize = 44;
 /// Collections with more elements, or with a longer one, are no longer packed.
 const PACKED_FIELDS: usize = 512;
-const PACKED_MEMBERS: usize = 128;
+pub(crate) const PACKED_MEMBERS: usize = 128;
 const PACKED_BYTES: usize = 64;
 /// The most members of a set of integers.
 const INTEGERS: usize = 512;

@@ -5,7 +5,7 @@ use crate::key::Key;
 use crate::random;
 use crate::trie::{Entry as Listed, Trie};
 use crate::turn::{Mark, Turn};
-use isochrone_core::command::{ExpiryCondition, Kind, Refusal, Response, Share, TtlUnit};
+use isochrone_core::command::{ExpiryCondition, Kind, PRESENT, Refusal, Response, Share, TtlUnit};
 use isochrone_core::glob::Glob;
 use isochrone_core::{Blob, Stamp};
 use std::collections::BTreeMap;
@@ -55,6 +55,14 @@ impl Store {
 
     pub(crate) fn version(&self, key: &[u8]) -> u64 {
         self.keys.get(key).map_or(0, |entry| entry.version)
+    }
+
+    /// Whether the watched keys are as a transaction takes them to be.
+    pub(crate) fn are_unchanged(&self, watched: &[(Blob, u64)]) -> bool {
+        watched.iter().all(|(key, version)| match (*version, self.version(key)) {
+            (PRESENT, found) => found != 0,
+            (version, found) => version == found,
+        })
     }
 
     pub(crate) fn list(&self, pattern: &[u8], within: impl Fn(&Key) -> bool) -> Response {

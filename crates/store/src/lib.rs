@@ -232,7 +232,7 @@ impl Store {
             Move { step } => Ok(Response::Move(Box::new(self.look(step)?))),
 
             Transaction { watched, operations } if operation.is_read() => {
-                if watched.iter().any(|(key, version)| self.version(key) != *version) {
+                if !self.are_unchanged(watched) {
                     return Some(Ok(Response::NilArray));
                 }
                 let answers = operations.iter().map(|operation| match operation {

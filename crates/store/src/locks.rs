@@ -1,16 +1,16 @@
 //! What scripts of lock libraries do, as operations: change a key only while it holds one's token.
 
 use crate::turn::{Mark, Turn};
-use isochrone_core::command::{DeadlineChange, Response};
+use isochrone_core::command::{DeadlineChange, Refusal, Response};
 use isochrone_core::{Blob, Stamp};
 
 impl Turn<'_> {
-    pub(crate) fn del_if(&mut self, key: &Blob, value: &Blob) -> Response {
-        let held = self.holds(key, value);
+    pub(crate) fn del_if(&mut self, key: &Blob, value: &Blob) -> Result<Response, Refusal> {
+        let held = self.holds(key, value)?;
         if held {
             self.delete(key);
         }
-        Response::yes(held)
+        Ok(Response::yes(held))
     }
 
     pub(crate) fn expire_if(
@@ -19,14 +19,14 @@ impl Turn<'_> {
         key: &Blob,
         value: &Blob,
         change: DeadlineChange,
-    ) -> Response {
+    ) -> Result<Response, Refusal> {
         let Some(held) = self.store().keys.get(key).map(|entry| entry.deadline) else {
-            return Response::yes(false);
+            return Ok(Response::yes(false));
         };
         let deadline = match change {
-            _ if !self.holds(key, value) => return Response::yes(false),
+            _ if !self.holds(key, value)? => return Ok(Response::yes(false)),
             DeadlineChange::To(deadline) => deadline,
-            _ if held == Stamp::MAX => return Response::yes(false),
+            _ if held == Stamp::MAX => return Ok(Response::yes(false)),
             DeadlineChange::MoveTo(deadline) => deadline,
             DeadlineChange::MoveBy(millis) => {
                 let nanos = i128::from(held.as_nanos()) + i128::from(millis) * 1_000_000;
@@ -35,12 +35,12 @@ impl Turn<'_> {
             }
         };
         self.redate(mark, key, deadline);
-        Response::yes(true)
+        Ok(Response::yes(true))
     }
 
-    /// Whether a key holds this string; another type is another value.
-    fn holds(&self, key: &Blob, value: &Blob) -> bool {
-        let held = self.store().keys.get(key).and_then(|entry| entry.value.bytes().ok());
-        held.is_some_and(|held| held == *value)
+    /// Whether a key holds this string.
+    fn holds(&self, key: &Blob, value: &Blob) -> Result<bool, Refusal> {
+        let Some(entry) = self.store().keys.get(key) else { return Ok(false) };
+        Ok(entry.value.bytes()? == *value)
     }
 }

@@ -1,5 +1,6 @@
 //! Sorted sets: distinct members in the order of their scores.
 
+use crate::encoding::PACKED_MEMBERS;
 use crate::key::Key;
 use crate::keys::{distinct, scanned};
 use crate::sorted::SortedSet;
@@ -11,6 +12,7 @@ use isochrone_core::command::{
     Aggregate, Combine, Condition, End, Refusal, Response, Score, ScoreCondition, Selection, Slice,
     WeightedInputs, ZAddFlags,
 };
+use isochrone_core::glob::Glob;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -127,7 +129,19 @@ impl Store {
         count: u64,
         pattern: Option<&Blob>,
     ) -> Result<Response, Refusal> {
-        let scores = self.view::<SortedSet>(key)?.map(SortedSet::by_hash);
+        let set = self.view::<SortedSet>(key)?;
+        // As in Redis a small one comes whole, by score.
+        if let Some(small) = set.filter(|set| cursor == 0 && set.len() <= PACKED_MEMBERS) {
+            let glob = pattern.map(|pattern| Glob::new(pattern));
+            let mut items = Vec::new();
+            for (score, member) in small.order().iter() {
+                if glob.as_ref().is_none_or(|glob| glob.matches(member)) {
+                    items.extend([member.blob(), Blob::from(score.to_string())]);
+                }
+            }
+            return Ok(Response::Scan { cursor: 0, items });
+        }
+        let scores = set.map(SortedSet::by_hash);
         Ok(scanned(scores, cursor, count, pattern, |entry, items| {
             items.extend([entry.key.blob(), Blob::from(entry.value.to_string())]);
         }))
@@ -152,11 +166,15 @@ impl Store {
     }
 
     fn weighted(&self, inputs: &WeightedInputs) -> Result<SortedSet, Refusal> {
-        let sources = inputs
+        let mut sources = inputs
             .inputs
             .iter()
             .map(|(key, weight)| Ok((self.source(key)?, weight.get())))
             .collect::<Result<Vec<_>, Refusal>>()?;
+        // Sums depend on the order: Redis begins with the smallest.
+        if inputs.combine != Combine::Difference {
+            sources.sort_by_key(|(source, _)| source.len());
+        }
         let Some(((first, first_weight), others)) = sources.split_first() else {
             return Ok(SortedSet::default());
         };

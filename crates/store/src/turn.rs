@@ -113,7 +113,7 @@ impl<'a> Turn<'a> {
         if let Operation::Transaction { watched, operations } = operation
             && !operation.is_read()
         {
-            if watched.iter().any(|(key, version)| self.store.version(key) != *version) {
+            if !self.store.are_unchanged(watched) {
                 return Response::NilArray;
             }
             let answers = operations.iter().map(|operation| match operation {
@@ -198,8 +198,8 @@ impl<'a> Turn<'a> {
             SetBit { key, offset, on } => self.setbit(mark, key, *offset, *on),
             BitOp { combine, target, keys } => self.bitop(mark, *combine, target, keys),
             BitField { key, steps } => self.bitfield(mark, key, steps),
-            DelIf { key, value } => Ok(self.del_if(key, value)),
-            ExpireIf { key, value, deadline } => Ok(self.expire_if(mark, key, value, *deadline)),
+            DelIf { key, value } => self.del_if(key, value),
+            ExpireIf { key, value, deadline } => self.expire_if(mark, key, value, *deadline),
 
             XAdd { key, append } => self.xadd(mark, key, append),
             XDel { key, ids } => self.xdel(mark, key, ids),

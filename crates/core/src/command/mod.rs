@@ -23,8 +23,8 @@ pub use chord::Chord;
 pub use content::{Content, Dated, Pending, Restore, StreamHead, StreamPart};
 pub use operation::{
     Aggregate, BitCombine, BitNumber, BitOverflow, BitRange, BitStep, Combine, Condition, DeadlineChange,
-    End, Expiry, ExpiryCondition, Keys, LexBound, Limit, Operation, Pairs, ScoreBound, ScoreCondition,
-    Scored, Selection, Side, Slice, TtlUnit, WeightedInputs, ZAddFlags,
+    End, Expiry, ExpiryCondition, Keys, LexBound, Limit, Operation, PRESENT, Pairs, ScoreBound,
+    ScoreCondition, Scored, Selection, Side, Slice, TtlUnit, WeightedInputs, ZAddFlags,
 };
 pub use response::{Kind, REPLY_MAX, Refusal, Response};
 pub use score::{NotANumber, Score};

@@ -220,7 +220,7 @@ pub enum Operation {
     // Transactions.
     /// `MULTI` ... `EXEC`: the answers of the operations as an array, executed with nothing between them and
     /// all with the command's stamp; the nil array, and no change, where a watched key's version (see
-    /// `Version`) is no longer the one given.
+    /// `Version`) is no longer the one given, or for [`PRESENT`] where the key is not there.
     Transaction { watched: Arc<[(Blob, u64)]>, operations: Arc<[Operation]> },
 
     // Bitmaps: strings whose bit 0 is the highest of the first byte.
@@ -526,6 +526,9 @@ pub enum End {
     /// The highest scores (`MAX`).
     Greatest,
 }
+
+/// In the place of a watched key's version: any, so long as the key is there.
+pub const PRESENT: u64 = u64::MAX;
 
 /// How sets are combined.
 #[derive(Copy, Clone, Eq, PartialEq, Ord, PartialOrd, Hash, Debug, Serialize, Deserialize)]

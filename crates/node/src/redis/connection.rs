@@ -4,7 +4,6 @@ use super::acl;
 use super::blocking::{self, Blocked, Fills, Heard};
 use super::complaint::{Complaint, code};
 use super::durability::{self, Syncing};
-use super::emptying::{self, Emptying};
 use super::login;
 use super::lookups::Lookups;
 use super::monitor;
@@ -15,6 +14,7 @@ use super::request::{Args, ProtocolError, Requests};
 use super::shape::{self, Plan, Shape};
 use super::slowlog;
 use super::spec::{Action, Given, Spec, flag};
+use super::steps::{self, Steps};
 use super::table;
 use super::transaction::{self, Queue, Watches};
 use crate::gateway::{Ask, ClientView, Context, Login, Outcome, Request, Session};
@@ -60,8 +60,10 @@ pub(crate) struct State {
     pub(crate) blocked: Option<Box<Blocked>>,
     /// The question for copies that waits for an answer. Nothing more is taken up before that, either.
     pub(crate) syncing: Option<Box<Syncing>>,
-    /// The queue that is being emptied in steps. Nothing more is taken up before that is done.
-    pub(crate) emptying: Option<Box<Emptying>>,
+    /// The command that waited when the client sent its last.
+    hung_up: Option<u64>,
+    /// The script that is carried out in steps. Nothing more is taken up before that is done.
+    pub(crate) steps: Option<Steps>,
     /// How many channels and patterns this connection has subscribed to.
     pub(crate) subscribed: usize,
     /// Whether it has published since it last ended a subscription.
@@ -190,7 +192,8 @@ impl Connection {
                 mute: Mute::Off,
                 blocked: None,
                 syncing: None,
-                emptying: None,
+                hung_up: None,
+                steps: None,
                 subscribed: 0,
                 published: false,
                 last_command: "",
@@ -384,8 +387,14 @@ impl Session for Connection {
         if state.blocked.is_none() && state.syncing.is_none() {
             return false;
         }
-        // What it has sent behind the command that waits is not carried out, as in Redis.
+        // What it has sent behind the command that waits is not carried out, as in Redis, nor is it said that nothing came:
+        // whoever reads that takes it for the end of the time that was asked for.
         state.quitting = true;
+        state.hung_up = state
+            .blocked
+            .as_ref()
+            .map(|blocked| blocked.id())
+            .or(state.syncing.as_ref().map(|syncing| syncing.id()));
         state.wait_no_more(false, context, out);
         true
     }
@@ -406,7 +415,7 @@ impl State {
             && self.login.is_none()
             && self.blocked.is_none()
             && self.syncing.is_none()
-            && self.emptying.is_none()
+            && self.steps.is_none()
             && self.finishing.is_none()
             && self.pipeline.waiting() < self.pipeline_max
             && self.pipeline.bytes() < self.bytes_max
@@ -502,8 +511,8 @@ impl State {
                 let plan = parse(args, &mut given);
                 let permitted = |plan| acl::permit_calls(&self.user, spec, args, context).map(|()| plan);
                 match plan.and_then(permitted) {
-                    Ok(Plan { operation, shape: Shape::Emptied(queue, belongings) }) => {
-                        emptying::begin(self, operation, (queue, belongings), context, sink);
+                    Ok(Plan { operation, shape: Shape::Steps(script) }) => {
+                        steps::begin(self, operation, script, context, sink);
                     }
                     Ok(plan) => {
                         self.ask(plan, context, sink);
@@ -816,11 +825,12 @@ impl State {
             context.hub.unwait(self.number);
             return Some(syncing.heard(outcome, context));
         }
-        if let Some(emptying) = self.emptying.as_mut().filter(|emptying| emptying.id() == id) {
-            let Heard::Ends(end) = emptying.heard(outcome, &self.user, context, requests) else {
+        if let Some(steps) = self.steps.as_mut().filter(|steps| steps.id() == id) {
+            let Heard::Ends(end) = steps.heard(outcome, (&self.user, self.keyspace), context, requests)
+            else {
                 return None;
             };
-            self.emptying = None;
+            self.steps = None;
             return Some(end);
         }
         let Some(blocked) = self.blocked.as_mut().filter(|blocked| blocked.id() == id) else {
@@ -889,7 +899,9 @@ impl State {
             waiting.lookups.count(response, &mut context.counters.lookups);
             filled = !response.is_error();
         }
-        let mut muted = waiting.muted;
+        let nothing = matches!(outcome, Outcome::Done(Response::Nil | Response::NilArray));
+        let counts = matches!(waiting.name, "wait" | "waitaof");
+        let mut muted = waiting.muted || self.hung_up == Some(id) && (nothing || counts);
         let mut bytes_of_login = Vec::new();
         let mut shape = waiting.shape;
         match (&mut shape, &outcome) {

@@ -5,13 +5,11 @@
 //! is deleted; so long as there are some, but no more than there were. Where this node ends between two steps, jobs that were
 //! popped keep what they have.
 
-use super::blocking::Heard;
-use super::complaint::Complaint;
-use super::connection::{Sink, State};
 use super::shape::{Plan, Shape};
-use crate::gateway::{Ask, Context, Outcome, Request};
-use isochrone_core::command::{Command, Operation, Response, Side};
-use isochrone_core::{Blob, KeyspaceId};
+use super::steps::{Next, Script};
+use crate::gateway::Outcome;
+use isochrone_core::Blob;
+use isochrone_core::command::{Operation, Response, Side};
 
 /// So many jobs are popped at a time.
 const STEP: u64 = 1_000;
@@ -22,9 +20,6 @@ pub(crate) type Belongings = &'static [(&'static str, &'static str)];
 /// A queue that is being emptied.
 #[derive(Debug)]
 pub(crate) struct Emptying {
-    /// Its place in the order of replies.
-    id: u64,
-    keyspace: KeyspaceId,
     queue: Blob,
     belongings: Belongings,
     popped: u64,
@@ -36,7 +31,9 @@ pub(crate) struct Emptying {
 
 /// The first step for this queue.
 pub(crate) fn plan(queue: Blob, belongings: Belongings) -> Plan {
-    Plan { operation: pop(&queue, STEP), shape: Shape::Emptied(queue, belongings) }
+    let operation = pop(&queue, STEP);
+    let emptying = Emptying { queue, belongings, popped: 0, most: None, deletes: false };
+    Plan { operation, shape: Shape::Steps(Box::new(Script::Emptying(emptying))) }
 }
 
 /// How many jobs there are, and some of them, which are there no longer.
@@ -48,53 +45,18 @@ fn pop(queue: &Blob, count: u64) -> Operation {
     Operation::Transaction { watched: [].into(), operations: operations.into() }
 }
 
-/// Takes the script up: nothing more of this connection is, before it has ended.
-pub(crate) fn begin(
-    state: &mut State,
-    operation: Operation,
-    (queue, belongings): (Blob, Belongings),
-    context: &mut Context<'_>,
-    sink: &mut Sink<'_>,
-) {
-    if context.keyspaces.get(state.keyspace).is_some_and(|keyspace| keyspace.leaders.len() > 1) {
-        let text = "CROSSSLOT the keys of the jobs may be in other partitions than their queue";
-        return state.complain(&Complaint::text(text), context, sink.out);
-    }
-    let Some((id, keyspace)) = state.ask_for(operation, Shape::Plain, context, sink) else { return };
-    state.emptying =
-        Some(Box::new(Emptying { id, keyspace, queue, belongings, popped: 0, most: None, deletes: false }));
-}
-
 impl Emptying {
-    /// Its place in the order of replies.
-    pub(crate) fn id(&self) -> u64 {
-        self.id
+    /// Whether something has been done that stays.
+    pub(crate) fn has_popped(&self) -> bool {
+        self.popped > 0
     }
 
-    /// The answer to a step.
-    pub(crate) fn heard(
-        &mut self,
-        outcome: Outcome,
-        user: &str,
-        context: &mut Context<'_>,
-        requests: &mut Vec<Request>,
-    ) -> Heard {
-        let response = match outcome {
-            Outcome::Done(response) => response,
-            // That is said where nothing was done.
-            Outcome::Refused(text) if self.popped > 0 => return Heard::Ends(Outcome::Unknown(text)),
-            outcome => return Heard::Ends(outcome),
-        };
-        if response.is_error() {
-            return Heard::Ends(Outcome::Done(response));
-        }
+    /// The answer to a step; who asks may delete the keys of which `may` says so.
+    pub(crate) fn heard(&mut self, response: Response, may: &dyn Fn(&Blob) -> bool) -> Next {
         if self.deletes {
             self.deletes = false;
             let left = self.most.unwrap_or_default().saturating_sub(self.popped);
-            if left > 0 {
-                return self.ask(pop(&self.queue, left.min(STEP)), context, requests);
-            }
-            return self.end();
+            return if left > 0 { Next::Asks(pop(&self.queue, left.min(STEP))) } else { self.end() };
         }
         let Response::Array(mut parts) = response else { return self.end() };
         let jobs = match (parts.pop(), parts.pop()) {
@@ -102,36 +64,30 @@ impl Emptying {
                 self.most.get_or_insert(u64::try_from(length).unwrap_or_default());
                 jobs
             }
-            (Some(refused), _) => return Heard::Ends(Outcome::Done(refused)),
+            (Some(refused), _) => return Next::Ends(Outcome::Done(refused)),
             (None, _) => return self.end(),
         };
         let Response::Array(jobs) = jobs else { return self.end() };
         self.popped += jobs.len() as u64;
         let keys: Vec<Blob> = jobs.iter().filter_map(bytes).flat_map(|job| self.keys(job)).collect();
-        if keys.iter().any(|key| !context.hub.users.may(user, "del", key)) {
-            return Heard::Ends(Outcome::Refused("NOPERM No permissions to access a key".to_owned()));
+        if !keys.iter().all(may) {
+            return Next::Ends(Outcome::Refused("NOPERM No permissions to access a key".to_owned()));
         }
         if keys.is_empty() {
             return self.end();
         }
         self.deletes = true;
-        self.ask(Operation::Del { keys: keys.into() }, context, requests)
+        Next::Asks(Operation::Del { keys: keys.into() })
     }
 
-    fn end(&self) -> Heard {
-        Heard::Ends(Outcome::Done(Response::Integer(self.popped as i64)))
+    fn end(&self) -> Next {
+        Next::Ends(Outcome::Done(Response::Integer(self.popped as i64)))
     }
 
     fn keys(&self, job: &[u8]) -> impl Iterator<Item = Blob> {
         self.belongings
             .iter()
             .map(move |(before, behind)| Blob::from([before.as_bytes(), job, behind.as_bytes()].concat()))
-    }
-
-    fn ask(&self, operation: Operation, context: &Context<'_>, requests: &mut Vec<Request>) -> Heard {
-        let command = Command { stamp: context.stamp, operation, in_order: true };
-        requests.push(Request { id: self.id, ask: Ask::Execute { keyspace: self.keyspace, command } });
-        Heard::Waits
     }
 }
 

@@ -105,6 +105,10 @@ fn human(bytes: u64) -> String {
     if letter == 'B' { format!("{bytes}B") } else { format!("{scaled:.2}{letter}") }
 }
 
+fn peak_percent(now: u64, peak: u64) -> String {
+    format!("{:.2}%", now as f64 / peak.max(1) as f64 * 100.0)
+}
+
 fn memory(text: &mut String, context: &Context<'_>) {
     fields!(text,
         "used_memory": context.node.memory_bytes,
@@ -113,6 +117,7 @@ fn memory(text: &mut String, context: &Context<'_>) {
         "used_memory_rss_human": human(context.node.memory_bytes),
         "used_memory_peak": context.node.memory_peak_bytes,
         "used_memory_peak_human": human(context.node.memory_peak_bytes),
+        "used_memory_peak_perc": peak_percent(context.node.memory_bytes, context.node.memory_peak_bytes),
         "maxmemory": 0,
         "maxmemory_human": human(0),
         "maxmemory_policy": "noeviction",

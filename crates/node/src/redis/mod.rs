@@ -36,6 +36,7 @@ mod fuzz;
 mod info;
 mod latency;
 mod login;
+mod looking;
 mod lookups;
 mod monitor;
 mod payload;
@@ -48,6 +49,7 @@ mod scripts;
 mod shape;
 mod slowlog;
 mod spec;
+mod steps;
 mod table;
 mod transaction;
 

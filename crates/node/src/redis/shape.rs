@@ -1,11 +1,11 @@
 //! From outcomes to replies.
 
-use super::emptying::Belongings;
 use super::payload;
 use super::places::Places;
 use super::reply::{Reply, Version};
 use super::request::Kept;
 use super::spec::Local;
+use super::steps::Script;
 use super::transaction::Watch;
 use crate::gateway::Outcome;
 use isochrone_core::Blob;
@@ -21,7 +21,7 @@ pub(crate) struct Plan {
 impl Plan {
     /// Whether its operation is only the first step of what is to be done.
     pub(crate) fn has_steps(&self) -> bool {
-        matches!(self.shape, Shape::Emptied(..))
+        matches!(self.shape, Shape::Steps(_))
     }
 
     /// Whether it can be no part of a transaction.
@@ -59,8 +59,8 @@ pub(crate) enum Shape {
     Acquired,
     /// Whether a transaction was carried out, 1 or 0, unless a part of it was refused.
     Once,
-    /// The first of the steps that empty this queue.
-    Emptied(Blob, Belongings),
+    /// The first of the steps of this script.
+    Steps(Box<Script>),
     /// Pairs stay pairs in RESP2 too (ZMPOP).
     Nested,
     /// Streams with their entries: RESP2 an array of two each, RESP3 a map.

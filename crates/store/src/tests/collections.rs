@@ -449,6 +449,9 @@ fn sorted_sets_are_combined() {
     store.run(Operation::SAdd { key: b("s"), members: names("b c") });
     store.run(add("one", "1 b"));
     store.run(add("two", "1 c"));
+    store.run(add("three", "0.1 m 1 n 1 o"));
+    store.run(add("pair", "0.2 m 1 n"));
+    store.run(add("single", "0.3 m"));
     let inputs = |combine, aggregate, inputs: &[(&str, f64)]| {
         let inputs = inputs.iter().map(|(key, weight)| (b(key), score(*weight))).collect();
         Arc::new(WeightedInputs { combine, inputs, aggregate })
@@ -471,6 +474,10 @@ fn sorted_sets_are_combined() {
     assert_eq!(go(inputs(Intersection, Min, &[("x", 1.0), ("y", 1.0), ("s", 1.0)])), "b:1 c:1");
     assert_eq!(go(inputs(Intersection, Sum, &[("x", 1.0), ("y", 2.0)])), "b:22 c:43");
     assert_eq!(go(inputs(Intersection, Sum, &[("x", 1.0), ("none", 2.0)])), "");
+    // The smallest is added first, whichever is named first: (0.3 + 0.2) + 0.1 is not 0.1 + 0.2 + 0.3.
+    let all = [("three", 1.0), ("pair", 1.0), ("single", 1.0)];
+    assert_eq!(go(inputs(Union, Sum, &all)), "m:0.6 o:1 n:2");
+    assert_eq!(go(inputs(Intersection, Sum, &all)), "m:0.6");
     assert_eq!(go(inputs(Difference, Sum, &[("x", 1.0), ("s", 1.0)])), "a:1");
     assert_eq!(go(inputs(Difference, Sum, &[("x", 1.0), ("x", 1.0)])), "");
     assert_eq!(
@@ -497,6 +504,14 @@ fn sorted_sets_are_combined() {
         panic!()
     };
     assert_eq!(items, vec![b("b"), b("10")]);
+    let scan = |cursor| Operation::ZScan { key: b("many"), cursor, count: 10, pattern: None };
+    let fill = |count: u32| (0..count).map(|n| format!("{} m{n}", count - n)).collect::<Vec<_>>().join(" ");
+    store.run(add("many", &fill(128)));
+    let Response::Scan { cursor: 0, items } = store.run(scan(0)) else { panic!("a small one comes whole") };
+    assert_eq!((items.len(), &items[0], &items[254]), (256, &b("m127"), &b("m0")), "by score");
+    store.run(add("many", "129 more"));
+    let Response::Scan { cursor: 1.., items } = store.run(scan(0)) else { panic!("a large one does not") };
+    assert!(items.len() < 64);
     assert_eq!(store.run(Operation::ZRem { key: b("y"), members: names("b c d x") }), Response::Integer(3));
     assert_eq!(store.run(Operation::ZScore { key: b("y"), member: b("b") }), Response::Nil);
 }

@@ -1,5 +1,5 @@
 use super::*;
-use isochrone_core::command::Kind;
+use isochrone_core::command::{Kind, PRESENT};
 
 #[test]
 fn set_has_all_its_options() {
@@ -215,6 +215,11 @@ fn transactions_are_one_step() {
     assert_eq!(store.run(transaction(&watched, &operations)), expected);
     // The watched key has changed.
     assert_eq!(store.run(transaction(&watched, &operations)), Response::NilArray);
+    let there = |key| transaction(&[(key, PRESENT)], &[]);
+    assert_eq!(
+        [store.run(there("string")), store.run(there("none"))],
+        [Response::Array(vec![]), Response::NilArray]
+    );
     // One that always takes place may stand within another, but hold no third.
     let inner = transaction(&[], &[set("string", "5"), get("string")]);
     let outer = transaction(&[], &[inner.clone(), transaction(&[], std::slice::from_ref(&inner))]);
@@ -378,7 +383,9 @@ fn a_lock_is_changed_by_its_holder_only() {
     assert_eq!(store.run(extend("me", To(at(0)))), yes, "a deadline in the past deletes");
     assert_eq!(store.run(Operation::Exists { keys: names("lock") }), no);
     store.run(push("lock", "me"));
-    assert_eq!(store.run(release("me")), no);
+    for refused in [release("me"), extend("me", To(at(500)))] {
+        assert_eq!(store.run(refused), Response::Error(Refusal::WrongType));
+    }
 }
 
 #[test]

@@ -698,10 +698,7 @@ static SCRIPT: &[Spec] = &[
 ];
 
 const SCRIPT_KEYS: Keys = Keys::Counted { at: 2, target: false };
-const LOCKS_ONLY: &str = "there is no interpreter, by design: the lock scripts of redis-py (release, extend, reacquire), \
-                          Redlock and rslock (release, extend) and redsync (release), those of kombu for bindings \
-                          (whose sweep deletes nothing), of celery for chords and of rq (but for limits of rates) are \
-                          known and executed as operations, any other is refused";
+const LOCKS_ONLY: &str = "there is no interpreter, by design: scripts of well-known libraries are known and executed as operations, any other is refused";
 
 fn flush(args: Args<'_>, _: &mut Given<'_>) -> Understood {
     match args.len() {

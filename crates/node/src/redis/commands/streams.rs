@@ -606,17 +606,19 @@ fn options(args: Args<'_>, adds: bool) -> Result<(Options, usize), Complaint> {
             return Err(Complaint::Syntax);
         }
     }
-    match (&mut options.trimming, limit) {
-        (_, None) => {}
-        (None, Some(_)) => {
-            let text = "ERR syntax error, LIMIT cannot be used without specifying a trimming strategy";
-            return Err(Complaint::text(text));
+    // A limit of 0 is none.
+    let why = match (&mut options.trimming, limit) {
+        (_, None) => None,
+        (None, Some(0)) if !adds => Some("XTRIM must be called with a trimming strategy"),
+        (None, Some(1..)) => Some("LIMIT cannot be used without specifying a trimming strategy"),
+        (Some(trimming), Some(limit)) if approximate => {
+            trimming.limit = limit;
+            None
         }
-        (Some(_), Some(_)) if !approximate => {
-            let text = "ERR syntax error, LIMIT cannot be used without the special ~ option";
-            return Err(Complaint::text(text));
-        }
-        (Some(trimming), Some(limit)) => trimming.limit = limit,
+        (_, Some(_)) => Some("LIMIT cannot be used without the special ~ option"),
+    };
+    if let Some(why) = why {
+        return Err(Complaint::text(format!("ERR syntax error, {why}")));
     }
     Ok((options, at))
 }

@@ -804,7 +804,6 @@ fn who_closes_while_it_waits_waits_no_longer_and_nothing_that_follows_is_carried
             < 0 nilarray
               reads no further
             ! close
-              *-1·
               closes
             ! fill a
               closes
@@ -832,17 +831,16 @@ fn who_closes_while_it_waits_waits_no_longer_and_nothing_that_follows_is_carried
     check(
         "> BLPOP a 0\n! close\n! fill a\n< 0 nilarray",
         expect![[r#"
-        > BLPOP a 0
-          ask 0 k1 LMPop { keys: ["a"], side: Left, count: 1 }
-          reads no further
-        ! close
-          reads no further
-        ! fill a
-          reads no further
-        < 0 nilarray
-          *-1·
-          closes
-    "#]],
+            > BLPOP a 0
+              ask 0 k1 LMPop { keys: ["a"], side: Left, count: 1 }
+              reads no further
+            ! close
+              reads no further
+            ! fill a
+              reads no further
+            < 0 nilarray
+              closes
+        "#]],
     );
     check(
         "> GET a ; DEL x\n! close\n< 0 nil\n< 1 int 1",
