@@ -826,8 +826,11 @@ impl State {
             return Some(syncing.heard(outcome, context));
         }
         if let Some(steps) = self.steps.as_mut().filter(|steps| steps.id() == id) {
-            let Heard::Ends(end) = steps.heard(outcome, (&self.user, self.keyspace), context, requests)
-            else {
+            let heard = steps.heard(outcome, (&self.user, self.keyspace), context, requests);
+            let Heard::Ends(end) = heard else {
+                if let Some(Request { ask: Ask::Execute { keyspace, command }, .. }) = requests.last() {
+                    self.pipeline.gives(id, Fills::of(*keyspace, &command.operation));
+                }
                 return None;
             };
             self.steps = None;

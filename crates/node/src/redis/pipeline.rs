@@ -133,6 +133,14 @@ impl Pipeline {
         self.copying
     }
 
+    /// What a request under way may give keys to pop is known by now: its last step gives this.
+    pub(crate) fn gives(&mut self, id: u64, fills: Fills) {
+        let index = id.checked_sub(self.first).and_then(|index| usize::try_from(index).ok());
+        if let Some(Slot::Waiting(waiting)) = index.and_then(|index| self.slots.get_mut(index)) {
+            waiting.fills = fills;
+        }
+    }
+
     /// Bytes of the requests under way.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes

@@ -95,7 +95,7 @@ impl Native {
 }
 
 /// Scripts of libraries that send their digests first, and a text only where the digest is not known: redis-py's
-/// (`redis/lock.py`, unchanged since version 3; used by kombu and celery too), kombu's, celery's and rq's.
+/// (`redis/lock.py`, unchanged since version 3; used by kombu and celery too), kombu's, celery's, rq's and python-redis-lock's.
 const DIGESTS: &[(&str, Native)] = &[
     ("c3f8721cbb97f72bc19e972846bd7aaf91901658", Native::Release),
     ("a4e8783852e6b949f9ef3a97212805108459a890", Native::Extend),
@@ -114,6 +114,10 @@ const DIGESTS: &[(&str, Native)] = &[
     ("10808fbebdc9b5ffafa2b7f5f2ce29a5bc6a1e07", Native::ScheduleOnce),
     ("4227fa753143e6f652e2e185d254964b3a7413a5", Native::AcquireOrRefresh),
     ("d44df6e1a0e76df1009084a91af26cc23ac035a9", Native::Release),
+    // python-redis-lock 3.6 to 4.0, `redis_lock/__init__.py`.
+    ("90da91872223f85eb1376a17e3c4df21ace8c54b", Native::Looks(Look::Unlock)),
+    ("fed16109024d968d9496e4140fe1355bac05ebff", Native::Looks(Look::ExtendLock)),
+    ("afbc8014508f92e446b56567e8ba600e811c1bd5", Native::Looks(Look::Reset)),
 ];
 
 /// Scripts by the SHA-1 of their text as [`canonical`] has it, however it is laid out.
@@ -123,10 +127,6 @@ const LAID_OUT: &[(&str, Native)] = &[
     ("ad50e582fdd37266ca3c1e0e292944de0bdd26b4", Native::Increment),
     // limits 2.8 to 5.8, `limits/resources/redis/lua_scripts/incr_expire.lua`.
     ("bf12077f55316bcd91cb0bf13fe75a834ed20625", Native::Looks(Look::IncrementAndExpire)),
-    // python-redis-lock 3.6 to 4.0, `redis_lock/__init__.py`.
-    ("e62e8a4092c00199a708a569bfad0b3bd77c38dd", Native::Looks(Look::Unlock)),
-    ("2b7f23e28e42f568dd06c8b2ce170ed24766260e", Native::Looks(Look::ExtendLock)),
-    ("f72689ff88bdc252781125a41ea506ad375d2e08", Native::Looks(Look::Reset)),
     // aiocache 0.11 and 0.12, `aiocache/backends/redis.py`.
     ("8566d96ef3b1a1e08de82205970592bbe49ec0ff", Native::Looks(Look::CompareAndSet)),
     // redsync 4 for Go, `scripts.go`, where it extends locks that are gone.

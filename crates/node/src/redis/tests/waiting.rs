@@ -2,8 +2,9 @@
 
 use super::{World, play, talk};
 use crate::gateway::{Durability, Login};
-use crate::hub::Notice;
+use crate::hub::{News, Notice};
 use expect_test::{Expect, expect};
+use isochrone_core::{Blob, KeyspaceId};
 
 #[track_caller]
 fn check(script: &str, expected: Expect) {
@@ -712,6 +713,67 @@ fn speculative() -> World {
     let mut world = World::new(Login::Open);
     (world.keyspaces[0].durability, world.keyspaces[0].copies) = (Durability::AllSoon, 2);
     world
+}
+
+#[test]
+fn a_script_looks_first_and_tells_who_waits_for_what_it_pushes() {
+    let mut world = World::new(Login::Open);
+    let (keyspace, signal) = (KeyspaceId(1), Blob::from("signal"));
+    world.hub.hear(News::Waiting { keyspace, keys: vec![signal.clone()] }, world.now);
+    let script = "> EVALSHA 90da91872223f85eb1376a17e3c4df21ace8c54b 2 lock signal me 900 ; GET x
+         < 0 array int 5, int 0, bulk me
+         < 0 nilarray
+         < 0 array int 7, int 0, bulk me
+         < 0 array int 0, int 1, int 1, int 1
+         < 1 nil
+         > EVALSHA 90da91872223f85eb1376a17e3c4df21ace8c54b 2 lock signal me 900
+         < 2 array int 8, int 9, bulk you
+         > EVALSHA 90da91872223f85eb1376a17e3c4df21ace8c54b 2 lock signal me 900
+         < 3 array int 8, int 9, wrongtype
+         > EVALSHA 90da91872223f85eb1376a17e3c4df21ace8c54b 2 lock signal me 900
+         < 4 refused nobody leads
+         > MULTI ; EVALSHA 90da91872223f85eb1376a17e3c4df21ace8c54b 2 lock signal me 900 ; EXEC";
+    expect![[r#"
+        > EVALSHA 90da91872223f85eb1376a17e3c4df21ace8c54b 2 lock signal me 900 ; GET x
+          ask 0 k1 Transaction { watched: [], operations: [Version { key: "lock" }, Version { key: "signal" }, Get { key: "lock" }] }
+          reads no further
+        < 0 array int 5, int 0, bulk me
+          ask 0 k1 Transaction { watched: [("lock", 5), ("signal", 0)], operations: [Del { keys: ["signal"] }, Push { key: "signal", values: ["1"], side: Left, only_if_exists: false }, ExpireAt { key: "signal", at: 1700000000900.000ms, condition: Always }, Del { keys: ["lock"] }] } in order
+          reads no further
+        < 0 nilarray
+          ask 0 k1 Transaction { watched: [], operations: [Version { key: "lock" }, Version { key: "signal" }, Get { key: "lock" }] } in order
+          reads no further
+        < 0 array int 7, int 0, bulk me
+          ask 0 k1 Transaction { watched: [("lock", 7), ("signal", 0)], operations: [Del { keys: ["signal"] }, Push { key: "signal", values: ["1"], side: Left, only_if_exists: false }, ExpireAt { key: "signal", at: 1700000000900.000ms, condition: Always }, Del { keys: ["lock"] }] } in order
+          reads no further
+        < 0 array int 0, int 1, int 1, int 1
+          ask 1 k1 Get { key: "x" }
+          :0·
+        < 1 nil
+          $-1·
+        > EVALSHA 90da91872223f85eb1376a17e3c4df21ace8c54b 2 lock signal me 900
+          ask 2 k1 Transaction { watched: [], operations: [Version { key: "lock" }, Version { key: "signal" }, Get { key: "lock" }] }
+          reads no further
+        < 2 array int 8, int 9, bulk you
+          :1·
+        > EVALSHA 90da91872223f85eb1376a17e3c4df21ace8c54b 2 lock signal me 900
+          ask 3 k1 Transaction { watched: [], operations: [Version { key: "lock" }, Version { key: "signal" }, Get { key: "lock" }] }
+          reads no further
+        < 3 array int 8, int 9, wrongtype
+          -WRONGTYPE Operation against a key holding the wrong kind of value·
+        > EVALSHA 90da91872223f85eb1376a17e3c4df21ace8c54b 2 lock signal me 900
+          ask 4 k1 Transaction { watched: [], operations: [Version { key: "lock" }, Version { key: "signal" }, Get { key: "lock" }] }
+          reads no further
+        < 4 refused nobody leads
+          -TRYAGAIN nobody leads·
+        > MULTI ; EVALSHA 90da91872223f85eb1376a17e3c4df21ace8c54b 2 lock signal me 900 ; EXEC
+          +OK·+QUEUED·*1·-ERR this script is not carried out within MULTI·
+    "#]].assert_eq(&play(&mut world, script));
+    assert_eq!(
+        world.hub.take_news(),
+        [News::Filled { keyspace, key: signal, count: 1 }],
+        "of the one that was let go"
+    );
 }
 
 #[test]
