@@ -17,6 +17,30 @@ const fn kv(name: &'static str, legal: bool, script: &'static str) -> Case {
     Case { name, model: ModelName::Kv, legal, script }
 }
 
+/// An outage, and what was read after it.
+macro_rules! many_unknown {
+    ($seen:literal) => {
+        concat!(
+            "
+        2 743..832 set y b -> OK
+        2 1138..1226 set x c at 1647080592 @1138080592 -> OK
+        1 1243.. set x d @1243467266
+        2 1312.. copy y+x @1312694598
+        5 1233.. del y @1233121868
+        0 1991.. copy y+x @1991207909
+        1 1991.. set x e @1991207909
+        3 1637.. set y f @1637060656
+        4 1890.. get x @1890666633
+        6 2401.. del x @2401789825
+        4 2546.. set y g @2546388167
+        6 3476.. del x @3476317880
+        0 2587.. mset x+y h h @2587365261
+        4 10417..10505 get y @10417996270 -> ",
+            $seen
+        )
+    };
+}
+
 pub(super) const CASES: &[Case] = &[
     kv(
         "a stale read is refused",
@@ -512,44 +536,8 @@ pub(super) const CASES: &[Case] = &[
         1 20..100 transfer a+b 4 -> 1
         2 40..50 read-all a+b -> [6 10]",
     },
-    kv(
-        "one of many unknown writes on two keys that are copied was read",
-        true,
-        "
-        2 743..832 set y b -> OK
-        2 1138..1226 set x c at 1647080592 @1138080592 -> OK
-        1 1243.. set x d @1243467266
-        2 1312.. copy y+x @1312694598
-        5 1233.. del y @1233121868
-        0 1991.. copy y+x @1991207909
-        1 1991.. set x e @1991207909
-        3 1637.. set y f @1637060656
-        4 1890.. get x @1890666633
-        6 2401.. del x @2401789825
-        4 2546.. set y g @2546388167
-        6 3476.. del x @3476317880
-        0 2587.. mset x+y h h @2587365261
-        4 10417..10505 get y @10417996270 -> h",
-    ),
-    kv(
-        "none of many unknown writes on two keys that are copied was read",
-        false,
-        "
-        2 743..832 set y b -> OK
-        2 1138..1226 set x c at 1647080592 @1138080592 -> OK
-        1 1243.. set x d @1243467266
-        2 1312.. copy y+x @1312694598
-        5 1233.. del y @1233121868
-        0 1991.. copy y+x @1991207909
-        1 1991.. set x e @1991207909
-        3 1637.. set y f @1637060656
-        4 1890.. get x @1890666633
-        6 2401.. del x @2401789825
-        4 2546.. set y g @2546388167
-        6 3476.. del x @3476317880
-        0 2587.. mset x+y h h @2587365261
-        4 10417..10505 get y @10417996270 -> i",
-    ),
+    kv("one of many unknown writes on two keys that are copied was read", true, many_unknown!("h")),
+    kv("none of many unknown writes on two keys that are copied was read", false, many_unknown!("i")),
     kv(
         "a text is copied away, overwritten and copied back",
         true,

@@ -295,6 +295,7 @@ pub(crate) fn plan(
     let mut kept = Kept::default();
     kept.push(args, false);
     let mut looking = Looking { look, kept, keys, begun: given.stamp, tries: 0, doing: None };
+    // The first try of each has something to ask.
     let operation = looking.begins(given)?.unwrap_or(Operation::DbSize);
     Ok(Plan { operation, shape: Shape::Steps(Box::new(Script::Looking(looking))) })
 }
