@@ -82,6 +82,29 @@ proptest! {
     }
 }
 
+/// An operation of client 0, of unknown outcome where `end` is 0.
+fn drawn_operation(
+    (op, keys, args, value): (&str, Vec<&str>, Vec<String>, Value),
+    invoked: u64,
+    length: u64,
+    end: u8,
+) -> Operation {
+    let unknown = end == 0;
+    Operation {
+        client: 0,
+        session: 0,
+        sequence: 0,
+        keys: keys.into_iter().map(Arc::from).collect(),
+        op: Arc::from(op),
+        args,
+        stamp: None,
+        invoked,
+        returned: (!unknown).then_some(invoked + length),
+        outcome: if unknown { Outcome::Unknown } else { Outcome::Ok },
+        value: (!unknown).then_some(value),
+    }
+}
+
 /// A small operation on one register or counter, drawn so that it shrinks well.
 fn small_operations() -> impl Strategy<Value = Vec<Operation>> {
     let one = (0_u8..7, 0_u8..3, 0_u8..3, 0_u64..12, 0_u64..8, 0_u8..6);
@@ -94,20 +117,8 @@ fn small_operations() -> impl Strategy<Value = Vec<Operation>> {
                 5 => ("cas", vec![a.to_string(), b.to_string()], Value::Integer(0)),
                 _ => ("set", vec![b.to_string()], Value::Text("OK".to_owned())),
             };
-            let unknown = end == 0;
-            Operation {
-                client: place as u64,
-                session: 0,
-                sequence: 0,
-                keys: vec![Arc::from("x")],
-                op: Arc::from(op),
-                args,
-                stamp: None,
-                invoked,
-                returned: (!unknown).then_some(invoked + length),
-                outcome: if unknown { Outcome::Unknown } else { Outcome::Ok },
-                value: (!unknown).then_some(value),
-            }
+            let said = (op, vec!["x"], args, value);
+            Operation { client: place as u64, ..drawn_operation(said, invoked, length, end) }
         });
         operations.collect()
     })
@@ -122,7 +133,7 @@ fn operations_on_two_keys() -> impl Strategy<Value = Vec<Operation>> {
                 let (this, other) = if key == 0 { ("x", "y") } else { ("y", "x") };
                 let text_of = |text: u8| if text == 0 { Value::Nil } else { Value::Text(text.to_string()) };
                 let done = || Value::Text("OK".to_owned());
-                let (op, keys, args, value): (_, Vec<&str>, Vec<String>, _) = match verb {
+                let said: (_, Vec<&str>, Vec<String>, _) = match verb {
                     0..3 => ("get", vec![this], vec![], text_of(text)),
                     3..5 => ("set", vec![this], vec![text.to_string()], done()),
                     5 => ("set", vec![this], vec![text.to_string(), "nx".to_owned()], done()),
@@ -133,35 +144,12 @@ fn operations_on_two_keys() -> impl Strategy<Value = Vec<Operation>> {
                     10 => ("mget", vec!["x", "y"], vec![], Value::List(vec![text_of(text), text_of(key)])),
                     _ => ("del", vec![this], vec![], Value::Integer(i64::from(text.min(1)))),
                 };
-                let unknown = end == 0;
-                Operation {
-                    client: u64::from(end % 3),
-                    session: 0,
-                    sequence: place as u64,
-                    keys: keys.into_iter().map(Arc::from).collect(),
-                    op: Arc::from(op),
-                    args,
-                    stamp: None,
-                    invoked,
-                    returned: (!unknown).then_some(invoked + length),
-                    outcome: if unknown { Outcome::Unknown } else { Outcome::Ok },
-                    value: (!unknown).then_some(value),
-                }
+                let said = drawn_operation(said, invoked, length, end);
+                Operation { client: u64::from(end % 3), sequence: place as u64, ..said }
             });
         // So that all are of one component, and none is left out.
-        let joined = Operation {
-            client: 9,
-            session: 0,
-            sequence: 0,
-            keys: vec![Arc::from("x"), Arc::from("y")],
-            op: Arc::from("exists"),
-            args: vec![],
-            stamp: None,
-            invoked: 0,
-            returned: Some(100),
-            outcome: Outcome::Ok,
-            value: None,
-        };
+        let all = ("exists", vec!["x", "y"], vec![], Value::Nil);
+        let joined = Operation { client: 9, value: None, ..drawn_operation(all, 0, 100, 1) };
         [joined].into_iter().chain(operations).collect()
     })
 }

@@ -902,9 +902,11 @@ impl State {
             waiting.lookups.count(response, &mut context.counters.lookups);
             filled = !response.is_error();
         }
-        let nothing = matches!(outcome, Outcome::Done(Response::Nil | Response::NilArray));
-        let counts = matches!(waiting.name, "wait" | "waitaof");
-        let mut muted = waiting.muted || self.hung_up == Some(id) && (nothing || counts);
+        let says_nothing = || {
+            let counts = matches!(waiting.name, "wait" | "waitaof");
+            counts || matches!(outcome, Outcome::Done(Response::Nil | Response::NilArray))
+        };
+        let mut muted = waiting.muted || self.hung_up == Some(id) && says_nothing();
         let mut bytes_of_login = Vec::new();
         let mut shape = waiting.shape;
         match (&mut shape, &outcome) {

@@ -189,8 +189,11 @@ const LEARNED_MAX: usize = 1024;
 /// A longer text is no known script.
 const TEXT_MAX: usize = 4096;
 
-static BY_TEXT: LazyLock<BTreeMap<Vec<u8>, Native>> =
-    LazyLock::new(|| TEXTS.iter().map(|(native, text)| (canonical(text.as_bytes()), *native)).collect());
+/// Scripts by the SHA-1 of their text as [`canonical`] has it.
+static BY_CANONICAL: LazyLock<BTreeMap<String, Native>> = LazyLock::new(|| {
+    let texts = TEXTS.iter().map(|(native, text)| (sha1(&canonical(text.as_bytes())), *native));
+    texts.chain(LAID_OUT.iter().map(|(digest, native)| ((*digest).to_owned(), *native))).collect()
+});
 
 static BY_DIGEST: LazyLock<BTreeMap<String, Native>> = LazyLock::new(|| {
     let texts = TEXTS.iter().map(|(native, text)| (sha1(text.as_bytes()), *native));
@@ -207,7 +210,7 @@ impl Scripts {
     /// The script of this text, which is remembered.
     fn learn(&mut self, text: &[u8]) -> Result<(String, Native), Complaint> {
         let digest = sha1(text);
-        let native = known(text, &digest).ok_or(Complaint::text(
+        let native = self.known(text, &digest).ok_or(Complaint::text(
             "ERR this script is not known here: there is no interpreter, by design, only scripts of \
              well-known libraries are executed; use MULTI/EXEC with WATCH",
         ))?;
@@ -220,7 +223,7 @@ impl Scripts {
     /// The commands that a request calls beside its own: those of a known script.
     pub(crate) fn calls(&self, spec: &Spec, args: Args<'_>) -> &'static [&'static str] {
         let native = match spec.name {
-            "eval" => known(args.at(1), &sha1(args.at(1))),
+            "eval" => self.known(args.at(1), &sha1(args.at(1))),
             "evalsha" => self.find(args.at(1)),
             _ => None,
         };
@@ -229,19 +232,19 @@ impl Scripts {
 
     fn find(&self, digest: &[u8]) -> Option<Native> {
         let digest = std::str::from_utf8(digest).ok()?.to_ascii_lowercase();
-        self.learned.get(&digest).or_else(|| BY_DIGEST.get(&digest)).copied()
+        self.by_digest(&digest)
     }
-}
 
-/// What the script of this text and digest does, if it is known.
-fn known(text: &[u8], digest: &str) -> Option<Native> {
-    let laid_out = || {
-        let text = (text.len() <= TEXT_MAX).then(|| canonical(text))?;
-        let digest = sha1(&text);
-        let found = LAID_OUT.iter().find(|(known, _)| **known == *digest).map(|(_, native)| native);
-        found.or_else(|| BY_TEXT.get(&text))
-    };
-    BY_DIGEST.get(digest).or_else(laid_out).copied()
+    fn by_digest(&self, digest: &str) -> Option<Native> {
+        self.learned.get(digest).or_else(|| BY_DIGEST.get(digest)).copied()
+    }
+
+    /// What the script of this text and digest does, if it is known.
+    fn known(&self, text: &[u8], digest: &str) -> Option<Native> {
+        let laid_out =
+            || (text.len() <= TEXT_MAX).then(|| BY_CANONICAL.get(&sha1(&canonical(text))).copied()).flatten();
+        self.by_digest(digest).or_else(laid_out)
+    }
 }
 
 /// `EVAL script numkeys [key ...] [arg ...]`
@@ -532,7 +535,7 @@ mod tests {
 
     #[test]
     fn what_scripts_call_are_commands() {
-        for native in BY_DIGEST.values() {
+        for native in BY_DIGEST.values().chain(BY_CANONICAL.values()) {
             let known = |call: &&str| crate::redis::table::by_name(call.as_bytes()).is_some();
             assert!(native.calls().iter().all(known), "{native:?}");
         }
