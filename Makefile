@@ -3,7 +3,7 @@
 CARGO ?= cargo
 PYTHON ?= python3
 
-.PHONY: test lint unit clients python proto differential suites equality deny bench fuzz seeds clean
+.PHONY: test lint unit clients python proto differential chaos suites equality deny bench fuzz seeds clean
 
 # Clients wait for distant regions most of the time, so all else is tested beside them, with the program that they speak with.
 test: lint
@@ -48,6 +48,10 @@ differential:
 equality:
 	CASES=20000 $(CARGO) test --locked -p isochrone-learn --features tables -- --include-ignored learn_what_one_would any_sets \
 		any_features no_interleaving_gives no_length
+
+# Real nodes of every protocol, killed, stopped and cut off at random under load. KILLS of each, SEED=7 for others.
+chaos:
+	KILLS=$${KILLS:-100} $(CARGO) test --locked -p isochrone --test live -- --ignored --nocapture --test-threads 1 chaos
 
 # The tests that Redis and redis-py have for themselves; REDIS is a checkout of Redis 7.2.6. Needs Tcl.
 suites:

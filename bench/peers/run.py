@@ -30,6 +30,8 @@ import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+# Protocols whose keyspaces name a leader.
+LED = ["multipaxos", "curp", "curp-consensus"]
 
 
 def free_ports(count):
@@ -159,10 +161,9 @@ def redis(base, seconds, pipeline):
         return redis_benchmark(start_redis(servers, True), 50, pipeline, seconds, servers)
 
 
-def start_isochrone(servers, binary, nodes=3, protocol="multipaxos", parameters="", at=0, node="", replicas=None,
-                    keyspaces=("main",)):
-    """Starts nodes over loopback, of which all or the first `replicas` serve these keyspaces, the first leads; the Redis port
-    of node `at`."""
+def start_nodes(servers, binary, nodes=3, protocol="multipaxos", parameters="", node="", replicas=None, keyspaces=("main",)):
+    """Starts nodes over loopback, of which all or the first `replicas` serve these keyspaces; where one leads, the first. Their
+    Redis and HTTP ports, and their deployment file."""
     peers, gates, admin = free_ports(nodes), free_ports(nodes), free_ports(nodes)
     lines = ['cluster = "bench"', '[[region]]', 'name = "here"', '[network]', 'lan_rtt = "0.1ms"']
     for i in range(nodes):
@@ -171,11 +172,19 @@ def start_isochrone(servers, binary, nodes=3, protocol="multipaxos", parameters=
     names = ", ".join(f'"n{i}"' for i in range(replicas or nodes))
     for name in keyspaces:
         lines += ["[[keyspace]]", f'name = "{name}"', f'protocol = "{protocol}"',
-                  f"replicas = [{names}]", 'leader = "n0"', f"parameters = {{ {parameters} }}"]
+                  f"replicas = [{names}]", f"parameters = {{ {parameters} }}"]
+        if protocol in LED:
+            lines.append('leader = "n0"')
     file = servers.directory / "deployment.toml"
     file.write_text("\n".join(lines) + "\n")
     for i in range(nodes):
         servers.start(binary, "node", str(file), "--name", f"n{i}", "--data", f"n{i}")
+    return gates, admin, file
+
+
+def start_isochrone(servers, binary, at=0, **settings):
+    """The same; the Redis port of node `at`, which serves."""
+    gates, _, _ = start_nodes(servers, binary, **settings)
     wait_for(gates[at], "isochrone", redis_answers)
     return gates[at]
 

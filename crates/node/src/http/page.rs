@@ -364,6 +364,13 @@ pub(super) fn page(state: &State) -> String {
         metrics.in_flight.load(Relaxed) as f64,
     );
     page.value(
+        "isochrone_requests_room",
+        gauge,
+        "Commands of Redis clients that may be under way in all keyspaces; more wait unread.",
+        &[],
+        metrics.room.load(Relaxed) as f64,
+    );
+    page.value(
         "isochrone_gateway_connections_total",
         counter,
         "Clients accepted.",

@@ -277,6 +277,9 @@ impl Node {
                 acceptor: client_acceptor.clone(),
             });
         }
+        let farthest =
+            deployment.nodes().iter().map(|node| deployment.matrix().rtt(me.region, node.region)).max();
+        let (places, farthest) = (keyspaces.views.len(), farthest.unwrap_or(Span::ZERO));
         let view = NodeView {
             version: env!("CARGO_PKG_VERSION"),
             cluster: deployment.cluster().to_owned(),
@@ -334,7 +337,7 @@ impl Node {
             killed: Arc::clone(&killed),
             snapshots: Some(snapshots),
             certificates,
-            origins: Origins::default(),
+            origins: Origins::new(places, farthest),
             scratch: Reactor::scratch(),
             next_tick: Instant::ZERO,
             stopping: None,

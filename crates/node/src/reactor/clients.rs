@@ -67,8 +67,10 @@ pub(crate) struct Clients {
     node: NodeView,
     random: Random,
     next_connection: u64,
-    /// Connections with input that waits: for their turn, for their session, or for room.
+    /// Connections with input that waits: for their turn, or for their session.
     readable: VecDeque<usize>,
+    /// Those that wait for room in the keyspace that they use, by its place; in order, so that all come to it.
+    parked: Vec<VecDeque<usize>>,
     /// Connections with something to send or to end.
     dirty: Vec<usize>,
     requests: Vec<Request>,
@@ -138,6 +140,7 @@ impl Clients {
     ) -> Clients {
         let mut hub = Hub::default();
         hub.users = users;
+        let parked = keyspaces.iter().map(|_| VecDeque::new()).collect();
         Clients {
             listeners,
             missed: BTreeSet::new(),
@@ -154,6 +157,7 @@ impl Clients {
             random,
             next_connection: 1,
             readable: VecDeque::new(),
+            parked,
             dirty: Vec::new(),
             requests: Vec::new(),
             verifier,
@@ -330,28 +334,51 @@ impl Clients {
         }
     }
 
-    /// Whether input waits that [`Clients::serve`] could take at once.
-    pub fn pending(&self) -> bool {
-        !self.readable.is_empty()
+    /// Whether there is something that could be done at once.
+    pub fn pending(&self, shard: &mut Shard, origins: &Origins) -> bool {
+        let mut parked = self.parked.iter().enumerate();
+        let room =
+            |(place, waiting): (usize, &VecDeque<usize>)| !waiting.is_empty() && origins.has_room(place);
+        ((!self.readable.is_empty() || parked.any(room)) && !self.is_full(shard, origins))
             || !self.dirty.is_empty()
             || self.hub.has_mail()
             || self.verifier.has_verdicts()
             || !self.verdicts_of_calls.is_empty()
     }
 
-    /// Reads from those who have sent something, as long as there is room for what they ask.
+    /// Whether nothing more may be read, whoever has sent it.
+    fn is_full(&self, shard: &mut Shard, origins: &Origins) -> bool {
+        origins.len() >= self.limits.requests
+            || shard.io().ledger().backlog() >= self.limits.journal_queue_bytes
+    }
+
+    /// Reads from those who have sent something, as long as there is room for what they ask: first from those who have waited
+    /// for it longest. The others are looked at again in a later round, of which every answer makes one.
     pub fn serve(&mut self, shard: &mut Shard, origins: &mut Origins, now: Instant, scratch: &mut [u8]) {
+        for (place, waiting) in self.parked.iter_mut().enumerate() {
+            if !waiting.is_empty() && origins.has_room(place) {
+                waiting.append(&mut self.readable);
+                std::mem::swap(waiting, &mut self.readable);
+            }
+        }
         for _ in 0..self.readable.len() {
-            let full = origins.len() >= self.limits.requests
-                || shard.io().ledger().backlog() >= self.limits.journal_queue_bytes;
+            if self.is_full(shard, origins) {
+                *self.counters.limited.entry("in_flight").or_default() += 1;
+                return;
+            }
             let Some(index) = self.readable.pop_front() else { return };
             let Some(connection) = self.connections.get(index) else { continue };
-            connection.queued = false;
-            if full {
-                // Looked at again when something has been answered; a tick comes in any case.
-                *self.counters.limited.entry("in_flight").or_default() += 1;
-                continue;
+            if !origins.has_room_everywhere() {
+                let used = self.views.get(&connection.number).map(|view| view.index);
+                let place = self.keyspaces.iter().position(|view| Some(view.index) == used);
+                if let Some(place) = place.filter(|place| !origins.has_room(*place))
+                    && let Some(waiting) = self.parked.get_mut(place)
+                {
+                    waiting.push_back(index);
+                    continue;
+                }
             }
+            connection.queued = false;
             self.read(index, shard, origins, now, scratch);
         }
     }

@@ -13,6 +13,7 @@ mod peers;
 mod slab;
 mod status;
 mod verifier;
+mod window;
 
 pub use clients::ClientListener;
 pub use status::{Board, KeyspaceStatus, PeerStatus, ProcessStatus, Status};
@@ -23,6 +24,7 @@ pub(crate) use calls::Calls;
 pub(crate) use clients::Clients;
 pub(crate) use peers::Peers;
 pub(crate) use status::{Reporter, Served};
+use window::Window;
 
 use crate::certificates::Watch;
 use crate::clock::Clock;
@@ -161,6 +163,8 @@ pub(crate) struct Origins {
     looked: Instant,
     /// The processes in whose state something overdue is being deleted.
     sweeping: BTreeSet<ProcessId>,
+    /// Of each keyspace.
+    windows: Vec<Window>,
 }
 
 impl Reactor {
@@ -230,7 +234,7 @@ impl Reactor {
 
     fn deadline(&mut self) -> Instant {
         let io = self.shard.io();
-        if !io.local.is_empty() || io.keeps() || self.clients.pending() {
+        if !io.local.is_empty() || io.keeps() || self.clients.pending(&mut self.shard, &self.origins) {
             return Instant::ZERO;
         }
         self.shard.next_deadline().min(self.peers.next_deadline()).min(self.next_tick)
@@ -377,13 +381,13 @@ impl Reactor {
         let mut any = false;
         while let Some(Answer { ticket, reply, last, .. }) = self.shard.io().answers.pop_front() {
             any = true;
-            match (self.origins.waiting.remove(&ticket), reply) {
+            match (self.origins.take(ticket), reply) {
                 (Some(Origin::Client(asked)), Reply::Outcome(outcome)) => {
                     let outcome = asked.told(outcome);
                     self.reporter.answered(asked.keyspace, &outcome, now.since(asked.asked), asked.reads);
                     self.clients.answer(asked.to, outcome, &mut self.shard, &mut self.origins, now);
                     if !last {
-                        self.origins.waiting.insert(ticket, Origin::Client(asked));
+                        self.origins.ask(ticket, asked);
                     }
                 }
                 (Some(Origin::Call(pending)), Reply::Outcome(outcome)) => {
@@ -466,7 +470,8 @@ impl Reactor {
                 snapshots.write(StreamId(process.to_u64()), Position(position), chunks);
             }
         }
-        self.reporter.in_flight(self.origins.len());
+        self.origins.windows.iter_mut().for_each(|window| window.look(now));
+        self.reporter.in_flight(self.origins.len(), self.origins.windows.iter().map(Window::room).sum());
         self.peers.metrics.idle_poll.store(self.poller.idle_polled().as_nanos(), Ordering::Relaxed);
         let view =
             self.reporter.publish(now, &mut self.shard, &self.peers, &self.clients, self.stopping.is_some());
@@ -475,6 +480,12 @@ impl Reactor {
 }
 
 impl Origins {
+    /// Of so many keyspaces, on a node whose farthest peer is this round trip away.
+    pub(crate) fn new(keyspaces: usize, farthest: Span) -> Origins {
+        let windows = std::iter::repeat_with(|| Window::new(farthest)).take(keyspaces).collect();
+        Origins { windows, ..Origins::default() }
+    }
+
     /// A ticket that was not used in this incarnation.
     pub(crate) fn ticket(&mut self) -> Ticket {
         self.drawn += 1;
@@ -487,24 +498,43 @@ impl Origins {
     }
 
     pub(crate) fn ask(&mut self, ticket: Ticket, asked: clients::Asked) {
+        if let Some(window) = self.windows.get_mut(asked.keyspace) {
+            window.begin();
+        }
         self.waiting.insert(ticket, Origin::Client(asked));
+    }
+
+    /// It is under way no more.
+    fn take(&mut self, ticket: Ticket) -> Option<Origin> {
+        let origin = self.waiting.remove(&ticket)?;
+        if let Origin::Client(asked) = &origin
+            && let Some(window) = self.windows.get_mut(asked.keyspace)
+        {
+            window.end();
+        }
+        Some(origin)
+    }
+
+    pub(crate) fn has_room_everywhere(&self) -> bool {
+        self.windows.iter().all(Window::has_room)
+    }
+
+    /// Whether more commands may be read that are for the keyspace at this place.
+    pub(crate) fn has_room(&self, keyspace: usize) -> bool {
+        self.windows.get(keyspace).is_none_or(Window::has_room)
     }
 
     /// The connection has ended: nobody waits for its answers.
     pub(crate) fn forget(&mut self, connection: u64, shard: &mut Shard) {
-        let gone =
-            |origin: &Origin| matches!(origin, Origin::Client(asked) if asked.to.connection == connection);
-        let mut cancelled = Vec::new();
-        self.waiting.retain(|ticket, origin| {
-            let gone = gone(origin);
-            if let (true, Origin::Client(asked)) = (gone, &*origin) {
-                cancelled.push((*ticket, asked.of));
-            }
-            !gone
-        });
+        let of = |(ticket, origin): (&Ticket, &Origin)| match origin {
+            Origin::Client(asked) if asked.to.connection == connection => Some((*ticket, asked.of)),
+            _ => None,
+        };
+        let mut cancelled: Vec<_> = self.waiting.iter().filter_map(of).collect();
         // The map's order is its own; processes must see the same order on every run.
         cancelled.sort();
         for (ticket, of) in cancelled {
+            self.take(ticket);
             shard.cancel(of, ticket);
         }
     }
@@ -531,7 +561,7 @@ impl Origins {
             self.waiting.iter().filter(|(_, origin)| late(origin)).map(|(ticket, _)| *ticket).collect();
         tickets.sort();
         for ticket in tickets {
-            let asked = match self.waiting.remove(&ticket) {
+            let asked = match self.take(ticket) {
                 Some(Origin::Client(asked)) => asked,
                 Some(Origin::Call(mut pending)) => {
                     if pending.give_up() {

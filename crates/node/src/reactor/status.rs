@@ -428,9 +428,10 @@ impl Reporter {
         self.board.metrics.grpc.open.store(open as u64, Relaxed);
     }
 
-    /// So many commands are under way.
-    pub fn in_flight(&self, commands: usize) {
+    /// So many commands are under way, and so many of Redis clients may be.
+    pub fn in_flight(&self, commands: usize, room: usize) {
         self.board.metrics.in_flight.store(commands as u64, Relaxed);
+        self.board.metrics.room.store(room as u64, Relaxed);
     }
 
     /// Publishes how the node stands; what clients are to be shown of it.

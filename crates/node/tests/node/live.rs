@@ -398,6 +398,37 @@ fn a_full_house_makes_everybody_wait_and_nobody_lose() {
 }
 
 #[test]
+fn what_cannot_be_answered_soon_waits_in_the_sockets_of_clients() {
+    let mut cluster = Cluster::new("", None);
+    cluster.start_all();
+    cluster.connected();
+    for (from, to) in [(0, 1), (1, 0)] {
+        cluster.emulation.change(NodeId(from), NodeId(to), |delay| delay.one_way = Span::from_millis(500));
+    }
+    // More than are let in where nothing is known of how soon they are answered.
+    let (mut first, mut others) = (cluster.client(1), [(); 3].map(|()| cluster.client(1)));
+    first.send(&"count\n".repeat(3_000));
+    eventually("all are under way", || {
+        cluster.get(1, "/metrics").contains("\nisochrone_requests_in_flight 3000\n").then_some(())
+    });
+    for other in &mut others {
+        other.send("who\n");
+    }
+    assert_eq!(others[0].line(), "node-1");
+    first.0.get_ref().set_nonblocking(true).unwrap();
+    let answered = first.0.get_ref().peek(&mut [0]);
+    assert!(answered.is_ok(), "who came later was heard before there was room: {answered:?}");
+    first.0.get_ref().set_nonblocking(false).unwrap();
+    let counts: Vec<u64> = (0..3_000).map(|_| first.line().parse().unwrap()).collect();
+    assert_eq!(counts, (1..=3_000).collect::<Vec<_>>());
+    assert_eq!([others[1].line(), others[2].line()], ["node-1", "node-1"]);
+    let metrics = eventually("nothing is under way", || {
+        Some(cluster.get(1, "/metrics")).filter(|text| text.contains("\nisochrone_requests_in_flight 0\n"))
+    });
+    assert!(metrics.contains("\nisochrone_requests_room 2048\n"), "{metrics}");
+}
+
+#[test]
 fn peers_are_found_by_name() {
     let mut cluster = Cluster::new("", None);
     let text = "cluster = \"test\"\n[[region]]\nname = \"here\"\n";

@@ -658,9 +658,10 @@ impl<V: Ordered> Order<V> {
                 let hashes = key_hashes(self.process.keyspace, |see| value.visit(see)).unwrap_or_default();
                 lead.hurried |= hashes.iter().any(|hash| lead.recent.contains(hash));
                 lead.recent.extend(hashes);
+                // At once: it is looked through for every key.
+                let over = lead.recent.len().saturating_sub(window);
+                lead.recent.drain(..over);
             }
-            let over = lead.recent.len().saturating_sub(window);
-            lead.recent.drain(..over);
         }
         let slot = self.book.end();
         self.book.append(values);

@@ -22,6 +22,8 @@ pub(super) struct Learner {
     covers: Vec<Cover>,
     /// Positions that are not decided and have a vote for a command.
     tally: BTreeMap<u64, Vec<(CommandId, ReplicaSet)>>,
+    /// Below, all that is not open is decided.
+    settled: u64,
 }
 
 /// What is known of a position.
@@ -61,7 +63,7 @@ impl Known {
 
 impl Learner {
     pub(super) fn new(members: usize) -> Learner {
-        Learner { epoch: 0, covers: vec![Cover::default(); members], tally: BTreeMap::new() }
+        Learner { epoch: 0, covers: vec![Cover::default(); members], tally: BTreeMap::new(), settled: 0 }
     }
 
     /// The epoch whose votes it counts.
@@ -90,6 +92,8 @@ impl Learner {
         if epoch == self.epoch {
             // What was told before in this epoch is told again from `base` on.
             self.covers[seat] = Cover { epoch: Some(epoch), base, until: base };
+            // Positions may be open no more.
+            self.settled = 0;
         }
     }
 
@@ -219,16 +223,16 @@ impl<V: Ordered> Order<V> {
     pub(super) fn settle_noops(&mut self) {
         let frontier = self.tracks[0].frontier();
         let passed = self.learner.passed(self.quorums().fast(), frontier);
-        let mut at = frontier;
-        while at < passed {
-            let next = self.learner.open(at, passed).first().copied().unwrap_or(passed);
-            self.tracks[0].decide_noops(at, next);
-            if next == passed {
-                break;
-            }
-            // An open position stays open; what lies behind it may be settled all the same.
-            at = next + 1;
+        let mut at = frontier.max(self.learner.settled);
+        // An open position stays open; what lies behind it may be settled all the same.
+        for open in self.learner.open(at, passed) {
+            self.tracks[0].decide_noops(at, open);
+            at = open + 1;
         }
+        if at < passed {
+            self.tracks[0].decide_noops(at, passed);
+        }
+        self.learner.settled = self.learner.settled.max(passed);
     }
 
     /// Decides a position whose fast votes suffice; a coordinator also one whose fast votes never will.

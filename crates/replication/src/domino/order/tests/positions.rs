@@ -130,3 +130,29 @@ fn a_vote_behind_a_round_of_noops_is_too_late_in_that_ballot() {
     world.agrees(&[7]);
     assert_eq!(world.places.get(&world.position(at, 0)), None, "it has another place");
 }
+
+/// Each clock that comes looks at what it has newly passed: if it looked at all that is open for each that is, this would
+/// take minutes.
+#[test]
+fn clocks_that_pass_many_open_positions_settle_what_lies_between() {
+    const OPEN: u64 = 100_000;
+    let mut world = world(3, Learners::All);
+    let base = world.wall() + MS;
+    world.time += 3;
+    world.act(2, |order, effects| order.expire(Timer::Beat, effects));
+    world.act(2, |order, effects| {
+        let id = |word| Word(word).id().unwrap();
+        order.on_vote(1, (0..OPEN).map(|word| (base + 2 * word, id(word))).collect(), effects);
+        let decided = order.tracks[0].ahead();
+        for step in 1..=100 {
+            for seat in 0..3 {
+                order.on_tick(seat, Some(base + 2 * OPEN * step / 100), 0, effects);
+            }
+        }
+        assert_eq!(order.tracks[0].ahead(), decided + OPEN as usize, "what lies between holds no-ops");
+        assert!(
+            (0..OPEN).all(|word| !order.tracks[0].is_decided(base + 2 * word)),
+            "nothing else is decided"
+        );
+    });
+}

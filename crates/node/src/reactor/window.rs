@@ -1,0 +1,114 @@
+//! How many commands of a keyspace a node has under way at once. What is more waits unread in the sockets of clients,
+//! where it costs nothing: inside, it would stand in the way of votes and signs of life, be asked for again because nobody
+//! has answered, and be told as unknown in the end, so that the more is asked the less is done.
+
+use isochrone_core::{Instant, Span};
+
+/// Fewer are never too many.
+const LEAST: usize = 2_048;
+/// By how much the wait for others may lengthen the way of a command, beyond [`ROUNDS`] round trips.
+const WAIT: Span = Span::from_millis(250);
+/// Round trips to the farthest node that a command may take.
+const ROUNDS: u64 = 3;
+/// Over how long answers are counted.
+const MEMORY: Span = Span::from_secs(1);
+
+/// The commands of one keyspace under way: as many as are answered while one of them may take.
+pub(crate) struct Window {
+    under_way: usize,
+    room: usize,
+    /// How long one may take.
+    stay: Span,
+    looked: Instant,
+    answered: u64,
+    per_second: f64,
+}
+
+impl Window {
+    /// Of a node whose farthest peer is this round trip away.
+    pub(crate) fn new(round_trip: Span) -> Window {
+        let stay = round_trip * ROUNDS + WAIT;
+        Window { under_way: 0, room: LEAST, stay, looked: Instant::ZERO, answered: 0, per_second: 0.0 }
+    }
+
+    pub(crate) fn begin(&mut self) {
+        self.under_way += 1;
+    }
+
+    /// One has been answered, or nobody waits for it any more.
+    pub(crate) fn end(&mut self) {
+        self.under_way = self.under_way.saturating_sub(1);
+        self.answered += 1;
+    }
+
+    /// Whether more may be read.
+    pub(crate) fn has_room(&self) -> bool {
+        self.under_way < self.room
+    }
+
+    /// So many may be under way.
+    pub(crate) fn room(&self) -> usize {
+        self.room
+    }
+
+    /// Time has passed.
+    pub(crate) fn look(&mut self, now: Instant) {
+        let past = now.since(self.looked);
+        if past == Span::ZERO {
+            return;
+        }
+        let latest = self.answered as f64 / past.as_secs_f64();
+        let share = (past.as_secs_f64() / MEMORY.as_secs_f64()).min(1.0);
+        self.per_second += (latest - self.per_second) * share;
+        (self.looked, self.answered) = (now, 0);
+        self.room = LEAST.max((self.per_second * self.stay.as_secs_f64()) as usize);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of a cluster that answers so many a second, each after a while at least, asked by whoever has room: the commands under
+    /// way and how long the last one took, after a minute.
+    fn settled(round_trip: Span, per_second: f64, least: Span) -> (usize, f64) {
+        let (mut window, mut waiting) = (Window::new(round_trip), std::collections::VecDeque::new());
+        let (mut took, mut credit) = (0.0, 0.0);
+        for step in 0..60_000 {
+            let now = Instant::from_nanos(step * 1_000_000);
+            credit = (credit + per_second / 1_000.0).min(per_second);
+            while let Some(asked) =
+                waiting.front().copied().filter(|asked| *asked + least <= now && credit >= 1.0)
+            {
+                credit -= 1.0;
+                took = now.since(asked).as_secs_f64();
+                waiting.pop_front();
+                window.end();
+            }
+            while window.has_room() {
+                waiting.push_back(now);
+                window.begin();
+            }
+            if step % 100 == 0 {
+                window.look(now);
+            }
+        }
+        (waiting.len(), took)
+    }
+
+    #[test]
+    fn what_is_under_way_waits_for_others_a_quarter_of_a_second_at_most() {
+        let (under_way, took) = settled(Span::from_millis(1), 50_000.0, Span::from_millis(1));
+        assert!((0.2..0.3).contains(&took), "{took} s, {under_way}");
+        // A few are let in however slow it is.
+        assert_eq!(settled(Span::from_millis(1), 100.0, Span::from_millis(1)).0, LEAST);
+    }
+
+    #[test]
+    fn a_distance_is_no_wait() {
+        // All that 50,000 a second need over 300 ms, though it begins with few.
+        let (under_way, took) = settled(Span::from_millis(300), 50_000.0, Span::from_millis(300));
+        assert!(under_way > 15_000, "{under_way}");
+        assert!(took < 1.3, "{took} s");
+    }
+}
