@@ -30,7 +30,7 @@ import socket
 import statistics
 import sys
 
-from run import ROOT, Servers, redis_benchmark, start_isochrone, start_redis, sync_latency
+from run import ROOT, Servers, memory_mb, redis_benchmark, start_isochrone, start_redis, sync_latency
 
 VALUE = "x" * 100
 POLL = 'idle_poll = "200us"'
@@ -66,8 +66,7 @@ def systems(binary):
 
 def resident_mb(servers):
     """Memory of the process that was started first, which leads."""
-    status = pathlib.Path(f"/proc/{servers.processes[0].pid}/status").read_text()
-    return int(next(line for line in status.splitlines() if line.startswith("VmRSS")).split()[1]) / 1024
+    return memory_mb(servers.processes[0].pid)
 
 
 def fill(port, keys):

@@ -64,6 +64,12 @@ def redis_answers(s):
     return s.recv(64).startswith(b"+OK")
 
 
+def memory_mb(pid, which="VmRSS"):
+    """Resident MB of a process: now, or with VmHWM the most so far; 0 of one that has ended."""
+    lines = pathlib.Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next((int(line.split()[1]) / 1024 for line in lines if line.startswith(f"{which}:")), 0)
+
+
 class Servers:
     """Processes that are ended together, with a directory that goes with them."""
 
@@ -178,8 +184,12 @@ def start_nodes(servers, binary, nodes=3, protocol="multipaxos", parameters="", 
     file = servers.directory / "deployment.toml"
     file.write_text("\n".join(lines) + "\n")
     for i in range(nodes):
-        servers.start(binary, "node", str(file), "--name", f"n{i}", "--data", f"n{i}")
+        start_node(servers, binary, file, i)
     return gates, admin, file
+
+
+def start_node(servers, binary, file, i):
+    servers.start(binary, "node", str(file), "--name", f"n{i}", "--data", f"n{i}")
 
 
 def start_isochrone(servers, binary, at=0, **settings):

@@ -5,7 +5,7 @@
 
 Three durable replicas over loopback, SET of 64-byte values over 100,000 keys, clients spread over all of them. First the peak:
 the most of three loads, of 30, 100 and 100 clients with 1, 1 and 16 requests under way each. Then the overload: so many clients
-with so many requests under way that nodes refuse some (`OVERLOADED`), whose clients ask again at once. Goodput is what was done;
+with so many requests under way each, that none of them can be answered soon. Goodput is what was done without an error;
 "well again" is when one client's ten writes in a row take at most thrice what they took before, or 10 ms, from the end of the overload;
 "after" is the peak's best load again.
 """
@@ -19,7 +19,7 @@ import sys
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "peers"))
-from run import Servers, ROOT, redis_answers, start_nodes, wait_for  # noqa: E402
+from run import Servers, ROOT, memory_mb, redis_answers, start_nodes, wait_for  # noqa: E402
 
 PROTOCOLS = ["multipaxos", "curp", "curp-consensus", "mencius", "fastpaxos", "epaxos", "sdpaxos", "domino"]
 LADDER = [(30, 1), (100, 1), (100, 16)]
@@ -51,12 +51,6 @@ def ten_writes(port):
         return time.monotonic() - begin
 
 
-def peak_mb(process):
-    """The most resident memory so far."""
-    lines = pathlib.Path(f"/proc/{process.pid}/status").read_text().splitlines()
-    return next(int(line.split()[1]) // 1024 for line in lines if line.startswith("VmHWM:"))
-
-
 def run(base, binary, protocol, a):
     with Servers(base) as servers:
         gates, _, _ = start_nodes(servers, binary, protocol=protocol)
@@ -66,7 +60,7 @@ def run(base, binary, protocol, a):
         calm = min(filter(None, (ten_writes(gates[0]) for _ in range(10))))
         rungs = {rung: load(binary, gates, *rung, 5)["throughput_per_second"] for rung in LADDER}
         best, peak = max(rungs.items(), key=lambda item: item[1])
-        before = max(peak_mb(p) for p in servers.processes)
+        before = max(memory_mb(p.pid, "VmHWM") for p in servers.processes)
         over = load(binary, gates, a.clients, a.pipeline, a.seconds)
         ended = time.monotonic()
         slow = True
@@ -77,7 +71,7 @@ def run(base, binary, protocol, a):
         after = load(binary, gates, *best, 5)["throughput_per_second"]
         return {"protocol": protocol, "peak": peak, "goodput": over["throughput_per_second"] / peak, "errors": over["errors"],
                 "unknown": over["unknown"], "p99_ms": max((r["p99_ms"] for r in over["regions"]), default=0.0),
-                "mb_before": before, "mb": max(peak_mb(p) for p in servers.processes), "well_s": well, "after": after / peak}
+                "mb_before": before, "mb": max(memory_mb(p.pid, "VmHWM") for p in servers.processes), "well_s": well, "after": after / peak}
 
 
 def main():
@@ -94,7 +88,7 @@ def main():
     for protocol in a.protocols.split(","):
         r = run(a.dir, binary, protocol, a)
         print(f"{protocol:15} {r['peak']:8.0f} {r['goodput']:8.2f} {r['errors']:9} {r['unknown']:8} {r['p99_ms']:8.0f} "
-              f"{r['mb_before']:5} {r['mb']:5} {r['well_s']:8.1f} {r['after']:6.2f}", flush=True)
+              f"{r['mb_before']:5.0f} {r['mb']:5.0f} {r['well_s']:8.1f} {r['after']:6.2f}", flush=True)
 
 
 if __name__ == "__main__":

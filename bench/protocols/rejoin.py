@@ -20,7 +20,7 @@ import time
 import urllib.request
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "peers"))
-from run import Servers, ROOT, redis_answers, start_nodes, wait_for  # noqa: E402
+from run import Servers, ROOT, memory_mb, redis_answers, start_node, start_nodes, wait_for  # noqa: E402
 
 
 def metrics(port):
@@ -36,14 +36,6 @@ def metrics(port):
             known = name if 'what="snapshots_installed"' in name else name.split("{")[0]
             sums[known] = sums.get(known, 0.0) + float(value)
     return sums
-
-
-def memory(process):
-    """Resident MB."""
-    for line in pathlib.Path(f"/proc/{process.pid}/status").read_text().splitlines():
-        if line.startswith("VmRSS:"):
-            return int(line.split()[1]) // 1024
-    return 0
 
 
 def write(port, keys, value, count):
@@ -75,7 +67,7 @@ def main():
         nodes[2].send_signal(signal.SIGKILL)
         nodes[2].wait()
         time.sleep(a.away)
-        servers.start(binary, "node", str(file), "--name", "n2", "--data", "n2")
+        start_node(servers, binary, file, 2)
         nodes[2] = servers.processes[-1]
         began = last = time.time()
         asked = metrics(admin[0]).get("isochrone_gateway_commands_total", 0)
@@ -96,8 +88,8 @@ def main():
             near = near + 1 if lag is not None and lag <= rate / 5 + 2_000 else 0
             back = now - began if near == 1 else back
             shown = "-" if lag is None else f"{lag:.0f}"
-            print(f"{now - began:5.1f} {shown:>9} {rate:9.0f}  {' '.join(str(memory(node)) for node in nodes)}",
-                  flush=True)
+            used = " ".join(str(round(memory_mb(node.pid))) for node in nodes)
+            print(f"{now - began:5.1f} {shown:>9} {rate:9.0f}  {used}", flush=True)
         taken = metrics(admin[2])
         installed = sum(count for name, count in taken.items() if "snapshots_installed" in name)
         for load in loads:

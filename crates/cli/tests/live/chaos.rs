@@ -94,33 +94,29 @@ impl Nemesis<'_> {
     }
 
     fn step(&mut self, most: usize) {
-        let hurt: BTreeSet<_> = self
-            .dead
-            .iter()
-            .chain(&self.stopped)
-            .chain(self.cut.iter().map(|(from, _)| from))
-            .copied()
-            .collect();
-        let others = |set: &BTreeSet<usize>| {
-            (0..self.cluster.addresses.len()).filter(|index| !set.contains(index)).collect::<Vec<_>>()
-        };
-        // One that is hurt already may be hurt in another way too.
+        let cut: BTreeSet<_> = self.cut.iter().map(|(from, _)| *from).collect();
+        let hurt = &(&self.dead | &self.stopped) | &cut;
         let room = hurt.len() < most;
-        let victims = if room { others(&BTreeSet::new()) } else { hurt.iter().copied().collect() };
-        let victims: Vec<_> = victims.into_iter().filter(|index| !self.dead.contains(index)).collect();
-        let whole = if room { others(&hurt) } else { Vec::new() };
-        let dead: Vec<_> = self.dead.iter().copied().collect();
-        let stopped: Vec<_> = self.stopped.iter().copied().collect();
         let mut deeds = Vec::new();
-        deeds.extend(victims.iter().flat_map(|victim| [Deed::Kill(*victim), Deed::Bounce(*victim)]));
-        deeds.extend(whole.iter().flat_map(|victim| [Deed::Stop(*victim), Deed::Cut(*victim)]));
-        deeds.extend(dead.iter().flat_map(|index| [Deed::Start(*index); 4]));
-        deeds.extend(stopped.iter().flat_map(|index| [Deed::Continue(*index); 4]));
+        for index in 0..self.cluster.addresses.len() {
+            if self.dead.contains(&index) {
+                deeds.extend([Deed::Start(index); 4]);
+            } else if room || hurt.contains(&index) {
+                // One that is hurt already may be hurt in another way too.
+                deeds.extend([Deed::Kill(index), Deed::Bounce(index)]);
+            }
+            if self.stopped.contains(&index) {
+                deeds.extend([Deed::Continue(index); 4]);
+            }
+            if room && !hurt.contains(&index) {
+                deeds.extend([Deed::Stop(index), Deed::Cut(index)]);
+            }
+            if self.led {
+                deeds.push(Deed::Move(index));
+            }
+        }
         if !self.cut.is_empty() {
             deeds.extend([Deed::Mend; 4]);
-        }
-        if self.led {
-            deeds.extend((0..self.cluster.addresses.len()).map(Deed::Move));
         }
         match self.one_of(&deeds) {
             Deed::Kill(victim) => self.kill(victim),
@@ -171,21 +167,15 @@ impl Nemesis<'_> {
         for other in chosen {
             for (from, to) in [(victim, other), (other, victim)].into_iter().take(ways) {
                 self.cut.insert((from, to));
-                self.wire(from, to, wire);
+                self.cluster.wire(from, to, wire);
             }
         }
         self.done.cuts += 1;
     }
 
-    fn wire(&self, from: usize, to: usize, wire: Wire) {
-        if let Some(one) = &self.cluster.wires[from][to] {
-            one.set(wire);
-        }
-    }
-
     fn mend(&mut self) {
         for (from, to) in std::mem::take(&mut self.cut) {
-            self.wire(from, to, Wire::Whole);
+            self.cluster.wire(from, to, Wire::Whole);
         }
     }
 

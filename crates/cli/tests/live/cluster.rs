@@ -12,7 +12,7 @@ pub struct Cluster {
     /// The deployment as clients see it: without wires.
     pub file: PathBuf,
     /// The wire by which a node dials another.
-    pub wires: Vec<Vec<Option<Proxy>>>,
+    wires: Vec<Vec<Option<Proxy>>>,
     /// The deployment as each node sees it.
     files: Vec<PathBuf>,
     pub processes: Vec<Process>,
@@ -47,12 +47,18 @@ impl Cluster {
         })
     }
 
+    /// Changes the wire by which a node dials another.
+    pub fn wire(&self, from: usize, to: usize, wire: Wire) {
+        if let Some(one) = &self.wires[from][to] {
+            one.set(wire);
+        }
+    }
+
     /// Changes all wires from and to a node.
-    pub fn wire(&self, node: usize, wire: Wire) {
-        for other in (0..self.addresses.len()).filter(|other| *other != node) {
-            for one in [&self.wires[node][other], &self.wires[other][node]].into_iter().flatten() {
-                one.set(wire);
-            }
+    pub fn wires_of(&self, node: usize, wire: Wire) {
+        for other in 0..self.addresses.len() {
+            self.wire(node, other, wire);
+            self.wire(other, node, wire);
         }
     }
 

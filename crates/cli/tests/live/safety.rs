@@ -35,15 +35,15 @@ fn strike(cluster: &mut Cluster, victim: usize, fault: Fault, led: bool) {
     match fault {
         Fault::Kill => cluster.kill(victim),
         Fault::Pause => cluster.processes[victim].signal("STOP"),
-        Fault::Break => cluster.wire(victim, Wire::Broken),
-        Fault::Silence => cluster.wire(victim, Wire::Silent),
+        Fault::Break => cluster.wires_of(victim, Wire::Broken),
+        Fault::Silence => cluster.wires_of(victim, Wire::Silent),
     }
     let next = if led { cluster.leader(Some(victim)) } else { (victim + 1) % NODES };
     serves(cluster.addresses[next].redis);
     match fault {
         Fault::Kill => cluster.start_again(victim),
         Fault::Pause => cluster.processes[victim].signal("CONT"),
-        Fault::Break | Fault::Silence => cluster.wire(victim, Wire::Whole),
+        Fault::Break | Fault::Silence => cluster.wires_of(victim, Wire::Whole),
     }
     serves(cluster.addresses[victim].redis);
 }
