@@ -162,6 +162,34 @@ impl<F: Family> Play<F> {
         text
     }
 
+    /// Has that many transactions, of a key of their own each, commit at once, and tells how long after their client was seen to
+    /// know of it the logs were last told to forget some: by an entry with this in its text.
+    pub fn forgetting(&mut self, many: u64, entry: &str) -> Span {
+        let keys: Vec<Blob> = (0..many).map(|number| Blob::from(format!("1:{number}"))).collect();
+        let begin = |key: &Blob| Request::Begin { reads: Vec::new(), writes: vec![key.clone()] };
+        let begun: Vec<Ticket> = keys.iter().map(|key| self.ask(1, begin(key))).collect();
+        self.run(Span::from_millis(200));
+        let mut committing = Vec::new();
+        for (key, ticket) in keys.iter().zip(begun) {
+            let Some(Outcome::Begun { txn, .. }) = self.answer(ticket) else {
+                panic!("{ticket:?} has not begun")
+            };
+            committing.push(self.commit(1, *txn, &[(key, "a")]));
+        }
+        for ticket in committing {
+            assert!(matches!(self.wait(ticket), Outcome::Committed { .. }), "{ticket:?}");
+        }
+        let (txn, _) = self.begin(1, &[], &keys[..1]);
+        let last = self.commit(1, txn, &[(&keys[0], "b")]);
+        assert!(matches!(self.wait(last), Outcome::Committed { .. }));
+        let done = self.cluster.now();
+        self.run(Span::from_secs(10));
+        let tells =
+            |event: &FlowEvent| matches!(event, FlowEvent::Message { label, .. } if label.contains(entry));
+        let last = self.cluster.flow().iter().filter(|line| tells(&line.event)).map(|line| line.at).max();
+        last.expect("nothing was forgotten").since(done)
+    }
+
     /// Messages of the protocol, beside those of the logs, that left in the last so long.
     pub fn said(&self, span: Span) -> usize {
         let since = self.cluster.now() - span;

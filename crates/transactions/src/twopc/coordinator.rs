@@ -35,7 +35,7 @@ pub(super) struct Telling {
 /// How many transactions a leader drives at once; clients of more ask again.
 const DRIVING_MAX: usize = 65_536;
 /// How many are forgotten by one entry.
-const FORGET_MAX: usize = 4_096;
+const FORGET_MAX: usize = 1_024;
 /// Times that a message is sent to another at once because its receiver does not lead.
 const REDIRECTS_MAX: u32 = 3;
 
@@ -49,8 +49,7 @@ impl Replica {
         asked: bool,
         turn: &mut Turn<'_>,
     ) {
-        if let Some(decided) = self.state.decided.get(&txn) {
-            let ending = decided.ending;
+        if let Some(ending) = self.state.known(txn) {
             return turn.send_ahead(txn.client.process, Message::Ended { txn, ending });
         }
         let full = self.driving.len() >= DRIVING_MAX;
@@ -185,8 +184,7 @@ impl Replica {
     /// A decision has its place.
     pub(super) fn decided(&mut self, txn: TxnId, turn: &mut Turn<'_>) {
         self.driving.remove(&txn);
-        let Some(decided) = self.state.decided.get(&txn) else { return };
-        let ending = decided.ending;
+        let Some(ending) = self.state.known(txn) else { return };
         turn.count(if ending.is_ok() { "commits_decided" } else { "aborts_decided" });
         turn.send_ahead(txn.client.process, Message::Ended { txn, ending });
         self.tell(txn, turn);
@@ -195,7 +193,7 @@ impl Replica {
     /// Tells the participants of a decision, if any has not acknowledged it.
     pub(super) fn tell(&mut self, txn: TxnId, turn: &mut Turn<'_>) {
         let Some(decided) = self.state.decided.get(&txn) else { return };
-        if decided.acknowledged || self.telling.contains_key(&txn) || self.acknowledged.contains(&txn) {
+        if self.telling.contains_key(&txn) || self.acknowledged.contains(&txn) {
             return;
         }
         let left: BTreeSet<PartitionId> = decided.participants.iter().copied().collect();
@@ -250,8 +248,10 @@ impl Replica {
         }
         if !self.acknowledged.is_empty() && self.forget_due <= now {
             self.forget_due = now + self.parameters.retry;
-            let txns = self.acknowledged.iter().take(FORGET_MAX).copied().collect();
-            turn.append(Entry::Forget { txns });
+            let mut txns = self.acknowledged.iter().copied().peekable();
+            while txns.peek().is_some() {
+                turn.append(Entry::Forget { txns: txns.by_ref().take(FORGET_MAX).collect() });
+            }
         }
     }
 

@@ -82,17 +82,6 @@ const EARLY_MAX: usize = 4_096;
 const QUEUE_MAX: usize = 1_024;
 
 impl Replica {
-    /// The transactions that are prepared here and have not ended.
-    pub fn prepared_count(&self) -> usize {
-        self.state.prepared.len()
-    }
-
-    /// Whether this replica knows of nothing that is under way: no lock, nothing prepared, nothing to be decided or to
-    /// be told.
-    pub fn is_idle(&self) -> bool {
-        self.locks.is_empty() && self.state.prepared.is_empty() && !self.is_busy()
-    }
-
     fn is_busy(&self) -> bool {
         !(self.active.is_empty()
             && self.wounded.is_empty()

@@ -19,8 +19,10 @@ pub(super) struct State {
     pub prepared: BTreeMap<TxnId, Prepared>,
     /// Ended here, kept until their clients have heard of it: so that a late request prepares none again.
     done: BTreeSet<TxnId>,
-    /// Coordinated here, kept until all participants have acknowledged and their clients have heard of it.
+    /// Coordinated here and ended, and not all participants have acknowledged it.
     pub decided: BTreeMap<TxnId, Decided>,
+    /// All have: kept until its client has heard of it.
+    acknowledged: BTreeMap<TxnId, Ending>,
     /// For each client process, its latest life and the first of its transactions whose outcome it lacks.
     floors: BTreeMap<ProcessId, (u32, u64)>,
 }
@@ -36,12 +38,10 @@ pub(super) struct Prepared {
 }
 
 /// A transaction that has ended, at its coordinator.
-#[derive(Clone, Eq, PartialEq, Hash, Debug, Serialize, Deserialize)]
+#[derive(Clone, Eq, PartialEq, Hash, Debug)]
 pub(super) struct Decided {
     pub ending: Ending,
     pub participants: Vec<PartitionId>,
-    /// All participants have acknowledged.
-    pub acknowledged: bool,
 }
 
 /// A piece of the state beside the versions, as it is exported.
@@ -50,7 +50,8 @@ enum Piece {
     Clock(u64),
     Prepared(TxnId, Prepared),
     Done(TxnId),
-    Decided(TxnId, Decided),
+    /// Whether all participants have acknowledged it comes last.
+    Decided(TxnId, Ending, Vec<PartitionId>, bool),
     Floor(ProcessId, (u32, u64)),
 }
 
@@ -105,16 +106,18 @@ impl State {
     /// A transaction that is coordinated here has ended; the first decision holds.
     pub fn decide(&mut self, txn: TxnId, below: u64, ending: Ending, participants: &[PartitionId]) {
         self.raise(txn, below);
-        let participants = participants.to_vec();
-        self.decided.entry(txn).or_insert(Decided { ending, participants, acknowledged: false });
+        if !self.acknowledged.contains_key(&txn) {
+            let participants = participants.to_vec();
+            self.decided.entry(txn).or_insert(Decided { ending, participants });
+        }
     }
 
     /// All participants have acknowledged.
     pub fn forget(&mut self, txn: TxnId) {
-        if self.is_past(txn) {
-            self.decided.remove(&txn);
-        } else if let Some(decided) = self.decided.get_mut(&txn) {
-            decided.acknowledged = true;
+        if let Some(decided) = self.decided.remove(&txn)
+            && !self.is_past(txn)
+        {
+            self.acknowledged.insert(txn, decided.ending);
         }
     }
 
@@ -135,28 +138,36 @@ impl State {
         for txn in done {
             self.done.remove(&txn);
         }
-        let decided = self.decided.range(past).filter(|(_, decided)| decided.acknowledged);
-        let decided: Vec<TxnId> = decided.map(|(txn, _)| *txn).collect();
-        for txn in decided {
-            self.decided.remove(&txn);
+        let acknowledged: Vec<TxnId> = self.acknowledged.range(past).map(|(txn, _)| *txn).collect();
+        for txn in acknowledged {
+            self.acknowledged.remove(&txn);
         }
+    }
+
+    /// How a transaction ended that is coordinated here, as far as that is kept.
+    pub fn known(&self, txn: TxnId) -> Option<Ending> {
+        let decided = self.decided.get(&txn).map(|decided| decided.ending);
+        decided.or_else(|| self.acknowledged.get(&txn).copied())
     }
 
     /// How a transaction ended that is coordinated here and not being driven; `None` where it was never begun. One that
     /// is past and unknown never will be, and has not committed as far as anybody who asks is concerned: had it, it
     /// would be kept until all participants had acknowledged.
     pub fn ending(&self, txn: TxnId) -> Option<Ending> {
-        match self.decided.get(&txn) {
-            Some(decided) => Some(decided.ending),
-            None => self.is_past(txn).then_some(Err(Reason::Presumed)),
-        }
+        self.known(txn).or_else(|| self.is_past(txn).then_some(Err(Reason::Presumed)))
     }
 
     pub fn export(&self) -> View {
         let mut pieces = vec![Piece::Clock(self.clock)];
         pieces.extend(self.floors.iter().map(|(process, floor)| Piece::Floor(*process, *floor)));
         pieces.extend(self.done.iter().map(|txn| Piece::Done(*txn)));
-        pieces.extend(self.decided.iter().map(|(txn, decided)| Piece::Decided(*txn, decided.clone())));
+        pieces.extend(
+            self.decided.iter().map(|(txn, decided)| {
+                Piece::Decided(*txn, decided.ending, decided.participants.clone(), false)
+            }),
+        );
+        let acknowledged = self.acknowledged.iter();
+        pieces.extend(acknowledged.map(|(txn, ending)| Piece::Decided(*txn, *ending, Vec::new(), true)));
         pieces.extend(self.prepared.iter().map(|(txn, prepared)| Piece::Prepared(*txn, prepared.clone())));
         let (mut ends, mut size) = (Vec::new(), 0);
         for (at, piece) in pieces.iter().enumerate() {
@@ -189,7 +200,10 @@ impl State {
                 Piece::Done(txn) => {
                     self.done.insert(txn);
                 }
-                Piece::Decided(txn, decided) => drop(self.decided.insert(txn, decided)),
+                Piece::Decided(txn, ending, _, true) => drop(self.acknowledged.insert(txn, ending)),
+                Piece::Decided(txn, ending, participants, false) => {
+                    self.decided.insert(txn, Decided { ending, participants });
+                }
                 Piece::Floor(process, floor) => drop(self.floors.insert(process, floor)),
             }
         }
@@ -314,12 +328,14 @@ mod tests {
         state.decide(later, 6, Ok(Version(9)), &[PartitionId(0)]);
         assert!(state.is_past(txn) && state.decided.contains_key(&txn), "not all have acknowledged");
         state.forget(txn);
-        assert!(!state.decided.contains_key(&txn));
+        assert_eq!(state.known(txn), None);
         state.forget(later);
+        state.decide(later, 6, Err(Reason::Presumed), &[PartitionId(0)]);
         assert_eq!(state.ending(later), Some(Ok(Version(9))), "its client may ask again");
+        assert!(state.decided.is_empty(), "nobody is to be told");
         // Its client has died and come back: it asks no more.
         state.decide(name(0, 2, 1), 1, Ok(Version(10)), &[]);
-        assert!(state.is_past(later) && !state.decided.contains_key(&later));
+        assert!(state.is_past(later) && state.known(later).is_none());
     }
 
     #[test]

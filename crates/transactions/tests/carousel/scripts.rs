@@ -39,6 +39,7 @@ both! {
     a_client_that_dies_after_it_asked_to_commit_is_not_needed => dead_committer,
     a_commit_survives_its_coordinator => dead_coordinator,
     what_may_not_be_asked_is_refused_with_the_reason => refusals,
+    thousands_are_forgotten_at_once => many,
 }
 
 /// S3.
@@ -295,4 +296,10 @@ fn a_coordinator_that_has_a_successor_decides_nothing_by_what_it_does_not_know()
     play.run(Span::from_secs(10));
     assert!(play.answer(refused).is_some());
     assert_eq!(play.values(5, &keys), ["a", "c"].map(|text| Some(text.to_owned())));
+}
+
+/// However fast transactions come, what they were does not pile up.
+fn many<F: Family>() {
+    let last = play::<F>().forgetting(10_000, "Drop");
+    assert!(last < Span::from_millis(1_200), "{last}");
 }

@@ -269,3 +269,12 @@ fn an_idle_cluster_is_quiet() {
     play.run(Span::from_secs(40));
     assert_eq!(play.said(Span::from_secs(30)), 0);
 }
+
+/// However fast transactions come, what they were does not pile up.
+#[test]
+fn thousands_are_forgotten_at_once() {
+    let mut alone = Alone::<Family>::new(unit(5, RTT), &PLACEMENT_A);
+    alone.tune = |parameters| parameters.retry = Span::from_secs(3);
+    let last = Play::new(&alone).forgetting(5_000, "Forget");
+    assert!(last < Span::from_secs(4), "{last}: not with the first look");
+}

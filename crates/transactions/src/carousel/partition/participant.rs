@@ -10,8 +10,10 @@ use isochrone_core::{Blob, ClientId, Instant, ProcessId};
 use isochrone_store::versions::Version;
 use std::sync::Arc;
 
-/// Ended transactions that are asked about in one message.
+/// Ended transactions that are asked about in one message, or dropped by one entry.
 const CLOSABLE_MAX: usize = 8_192;
+/// Those that are asked about, or dropped, in one sweep: more than end in the time between two.
+const CLEANED_MAX: usize = 16 * CLOSABLE_MAX;
 
 impl Partition {
     /// Gives a message to who leads: to this replica where it is ready, later where it is about to be, and else back.
@@ -451,17 +453,19 @@ impl Partition {
         let mut ask: std::collections::BTreeMap<_, Vec<TxnId>> = std::collections::BTreeMap::new();
         for (txn, closed) in self.state.closed.iter().filter(|(txn, _)| over(txn)) {
             let txns = ask.entry(closed.coordinator.partition).or_default();
-            if txns.len() < CLOSABLE_MAX {
+            if txns.len() < CLEANED_MAX {
                 txns.push(*txn);
             }
         }
         let finished = self.state.coordinated.iter().filter(|(txn, known)| known.forgotten && over(txn));
-        let coordinated: Vec<TxnId> = finished.map(|(txn, _)| *txn).take(CLOSABLE_MAX).collect();
-        if !coordinated.is_empty() {
-            self.drop_all(Vec::new(), coordinated, turn);
+        let coordinated: Vec<TxnId> = finished.map(|(txn, _)| *txn).take(CLEANED_MAX).collect();
+        for coordinated in coordinated.chunks(CLOSABLE_MAX) {
+            self.drop_all(Vec::new(), coordinated.to_vec(), turn);
         }
         for (partition, txns) in ask {
-            turn.send_ahead(self.leader_of(partition), Word::Closable { txns });
+            for txns in txns.chunks(CLOSABLE_MAX) {
+                turn.send_ahead(self.leader_of(partition), Word::Closable { txns: txns.to_vec() });
+            }
         }
     }
 
