@@ -36,6 +36,8 @@ impl Window {
 pub struct Recorder<K = Kind> {
     window: Window,
     cells: BTreeMap<(usize, K), Cell>,
+    /// Answered within the window, whenever they were due.
+    answered: u64,
 }
 
 /// Histograms round to three digits; the sum does not, so that means are exact.
@@ -89,14 +91,18 @@ fn add(sum: &mut Histogram<u64>, counted: &Histogram<u64>) {
 }
 
 impl<K: Copy + Ord> Recorder<K> {
-    /// A recorder that counts the requests due within `window`.
+    /// A recorder that counts the requests due within `window`, and those answered within it.
     pub fn new(window: Window) -> Recorder<K> {
-        Recorder { window, cells: BTreeMap::new() }
+        Recorder { window, cells: BTreeMap::new(), answered: 0 }
     }
 
     /// Counts a request of `region` that was due at `due` and answered at `answered`.
     pub fn record(&mut self, region: usize, kind: K, due: Instant, answered: Instant) {
-        if due < self.window.from || due >= self.window.until {
+        let Window { from, until } = self.window;
+        if (from..until).contains(&answered) {
+            self.answered += 1;
+        }
+        if !(from..until).contains(&due) {
             return;
         }
         let nanos = answered.since(due).as_nanos().clamp(1, LONGEST.as_nanos());
@@ -110,6 +116,13 @@ impl<K: Copy + Ord> Recorder<K> {
         for (cell, counted) in &other.cells {
             self.cells.entry(*cell).or_insert_with(Cell::new).add(counted);
         }
+        self.answered += other.answered;
+    }
+
+    /// How many were answered a second, in the window: also of those that were due before, which a server that has fallen
+    /// behind answers first, and none of those that it still owes.
+    pub fn throughput(&self) -> f64 {
+        self.answered as f64 / self.window.length().as_secs_f64()
     }
 
     /// How many requests counted.
@@ -233,6 +246,17 @@ mod tests {
     }
 
     #[test]
+    fn throughput_is_of_what_was_answered_in_the_window() {
+        let window = Window { from: at(1_000), until: at(3_000) };
+        let mut recorder = Recorder::new(window);
+        // Due long ago; due and answered; due and owed.
+        for (due, answered) in [(0, 1_000), (0, 2_999), (1_000, 2_000), (2_000, 3_000), (2_000, 9_000)] {
+            recorder.record(0, Kind::Read, at(due), at(answered));
+        }
+        assert_eq!((recorder.throughput(), recorder.operations()), (1.5, 3));
+    }
+
+    #[test]
     fn merging_counts_everything_once() {
         let mut left = Recorder::new(Window::ALL);
         let mut right = Recorder::new(Window::ALL);
@@ -240,7 +264,7 @@ mod tests {
         right.record(0, Kind::Update, at(0), at(20));
         right.record(2, Kind::Read, at(0), at(30));
         left.merge(&right);
-        assert_eq!(left.operations(), 3);
+        assert_eq!((left.operations(), left.answered), (3, 3));
         assert_eq!(left.region(0, None).expect("counted").operations, 2);
         assert_eq!(left.kind(Kind::Read).expect("counted").operations, 2);
         assert_eq!(left.kinds(), [Kind::Read, Kind::Update]);

@@ -38,8 +38,6 @@ pub(crate) struct Load {
 pub(crate) struct Measured {
     /// Latencies by region, of what was answered without an error.
     pub(crate) recorder: Recorder,
-    /// The part of the run that was counted.
-    pub(crate) window: Window,
     /// Requests answered with an error.
     pub(crate) errors: u64,
     /// Requests whose connection broke before the answer.
@@ -115,8 +113,7 @@ pub(crate) fn run(
     let window = Window::middle(begin, load.duration);
     let end = begin + load.duration;
     let give_up = end + Span::from_secs(10);
-    let mut measured =
-        Measured { recorder: Recorder::new(window), window, errors: 0, unknown: 0, first_error: None };
+    let mut measured = Measured { recorder: Recorder::new(window), errors: 0, unknown: 0, first_error: None };
     let mut seeds = Random::seeded(load.seed);
     let mut connections = Vec::new();
     for number in 0..load.clients {

@@ -14,7 +14,7 @@ use engine::{Load, Measured};
 use isochrone_core::deployment::Limit;
 use isochrone_core::{Deployment, Span};
 use isochrone_plan::Client;
-use isochrone_workload::{Pace, Window, Workload, words};
+use isochrone_workload::{Pace, Workload, words};
 use serde::Serialize;
 use std::net::{SocketAddr, ToSocketAddrs};
 
@@ -248,7 +248,7 @@ fn resolve(endpoint: &str) -> anyhow::Result<SocketAddr> {
 }
 
 fn report(arguments: &Bench, load: &Load, targets: &Targets, measured: Measured) -> Report {
-    let Measured { recorder, window, errors, unknown, first_error } = measured;
+    let Measured { recorder, errors, unknown, first_error } = measured;
     let regions = targets
         .names
         .iter()
@@ -262,14 +262,10 @@ fn report(arguments: &Bench, load: &Load, targets: &Targets, measured: Measured)
         clients: arguments.clients,
         pipeline: arguments.pipeline,
         operations,
-        throughput_per_second: per_second(operations, window),
+        throughput_per_second: (recorder.throughput() * 10.0).round() / 10.0,
         errors,
         unknown,
         first_error,
         regions,
     }
-}
-
-fn per_second(operations: u64, window: Window) -> f64 {
-    (operations as f64 / window.length().as_secs_f64() * 10.0).round() / 10.0
 }

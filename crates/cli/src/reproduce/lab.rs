@@ -216,10 +216,9 @@ impl Lab {
         Ok(figures.map(|figures| figures.mean_ms))
     }
 
-    /// Requests answered a second, of those that were due in the window.
+    /// Requests answered a second.
     pub(super) fn throughput(&mut self, experiment: &Experiment) -> anyhow::Result<Option<f64>> {
-        let recorder = self.latencies(experiment)?;
-        Ok(recorder.map(|recorder| recorder.operations() as f64 / recorder.window().length().as_secs_f64()))
+        Ok(self.latencies(experiment)?.map(|recorder| recorder.throughput()))
     }
 }
 

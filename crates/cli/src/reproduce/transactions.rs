@@ -149,12 +149,9 @@ pub(super) fn quantile(lab: &mut Lab, experiment: &Experiment, share: f64) -> an
     Ok(lab.transactions(experiment)?.and_then(|outcome| outcome.figures.recorder().quantile(share, None)))
 }
 
-/// What was committed a second, of what began in the window.
+/// What was committed a second.
 pub(super) fn committed(lab: &mut Lab, experiment: &Experiment) -> anyhow::Result<Option<f64>> {
-    Ok(lab.transactions(experiment)?.map(|outcome| {
-        let recorder = outcome.figures.recorder();
-        recorder.operations() as f64 / recorder.window().length().as_secs_f64()
-    }))
+    Ok(lab.transactions(experiment)?.map(|outcome| outcome.figures.recorder().throughput()))
 }
 
 /// Percent of what ended that was aborted.

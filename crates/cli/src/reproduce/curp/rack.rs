@@ -90,8 +90,7 @@ fn outcome(lab: &mut Lab, experiment: &Experiment) -> anyhow::Result<Rc<Outcome>
 
 /// Requests answered a second.
 fn throughput(lab: &mut Lab, experiment: &Experiment) -> anyhow::Result<f64> {
-    let outcome = outcome(lab, experiment)?;
-    Ok(outcome.figures.operations() as f64 / outcome.figures.window().length().as_secs_f64())
+    Ok(outcome(lab, experiment)?.figures.throughput())
 }
 
 /// Multi-Paxos, one command a message.
