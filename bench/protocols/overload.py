@@ -21,7 +21,8 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "peers"))
 from run import Servers, ROOT, memory_mb, redis_answers, start_nodes, wait_for  # noqa: E402
 
-PROTOCOLS = ["multipaxos", "curp", "curp-consensus", "mencius", "fastpaxos", "epaxos", "sdpaxos", "domino"]
+PROTOCOLS = ["multipaxos", "curp", "curp-consensus", "mencius", "fastpaxos", "epaxos", "sdpaxos", "domino",
+             "carousel-basic", "carousel-fast", "2pc", "tapir"]
 LADDER = [(30, 1), (100, 1), (100, 16)]
 
 

@@ -28,6 +28,9 @@ use std::sync::Arc;
 pub(crate) const KEEP_ALIVE: Span = Span::from_secs(300);
 /// Scratch buffers full that are read from one connection before the others get their turn.
 const READS_PER_TURN: usize = 2;
+/// Bytes that are read at once from who has closed its end while others wait for room: somebody whose answers come back undelivered
+/// costs no more than these.
+const SIP: usize = 512;
 /// Wrong passwords from one network after which each further answer is delayed.
 const FAILURES_FREE: u32 = 5;
 /// By how much.
@@ -88,6 +91,8 @@ struct Connection {
     number: u64,
     /// In `readable`.
     queued: bool,
+    /// Has had to wait for room, and has not been read to the end since.
+    held_up: bool,
     /// The socket may have input.
     input: bool,
     dirty: bool,
@@ -284,6 +289,7 @@ impl Clients {
                 session,
                 number,
                 queued: false,
+                held_up: false,
                 input: false,
                 dirty: false,
                 ended: false,
@@ -368,12 +374,18 @@ impl Clients {
             }
             let Some(index) = self.readable.pop_front() else { return };
             let Some(connection) = self.connections.get(index) else { continue };
+            if connection.sips() && connection.in_flight > 0 {
+                // It is looked at again with the next answer.
+                connection.queued = false;
+                continue;
+            }
             if !origins.has_room_everywhere() {
                 let used = self.views.get(&connection.number).map(|view| view.index);
                 let place = self.keyspaces.iter().position(|view| Some(view.index) == used);
                 if let Some(place) = place.filter(|place| !origins.has_room(*place))
                     && let Some(waiting) = self.parked.get_mut(place)
                 {
+                    connection.held_up = true;
                     waiting.push_back(index);
                     continue;
                 }
@@ -402,10 +414,12 @@ impl Clients {
                 }
                 return;
             }
-            let bytes = match connection.stream.read(scratch) {
+            let sips = connection.sips();
+            let most = if sips { SIP.min(scratch.len()) } else { scratch.len() };
+            let bytes = match connection.stream.read(&mut scratch[..most]) {
                 Ok(Got::Bytes(bytes)) => bytes,
                 Ok(Got::Later) => {
-                    connection.input = false;
+                    (connection.input, connection.held_up) = (false, false);
                     // A handshake of TLS answers without the session.
                     if !connection.stream.flushed() {
                         self.mark(index);
@@ -427,6 +441,9 @@ impl Clients {
             self.call(index, shard, origins, now, |session, context, out, requests| {
                 session.receive(&scratch[..bytes], context, out, requests);
             });
+            if sips {
+                break;
+            }
         }
         if let Some(connection) = self.connections.get(index)
             && connection.input
@@ -541,7 +558,7 @@ impl Clients {
         // Whatever they have not read yet.
         for number in self.hub.take_killed() {
             if let Some(index) = self.places.get(&number).copied() {
-                self.end(index, shard, origins, registry);
+                self.end(index, registry);
             }
         }
         for index in std::mem::take(&mut self.dirty) {
@@ -564,23 +581,21 @@ impl Clients {
             // Whoever has closed its own end may still read what it asked for.
             let owed = connection.ended && connection.in_flight > 0;
             if dead || (done && connection.stream.flushed() && !owed) {
-                self.end(index, shard, origins, registry);
+                self.end(index, registry);
             }
         }
     }
 
-    fn end(&mut self, index: usize, shard: &mut Shard, origins: &mut Origins, registry: &Registry) {
+    fn end(&mut self, index: usize, registry: &Registry) {
         if let Some(mut connection) = self.connections.remove(index) {
             connection.stream.close();
             connection.stream.deregister(registry);
             let view = self.views.remove(&connection.number);
             self.places.remove(&connection.number);
             self.hub.leave(connection.number);
-            if connection.in_flight > 0 {
-                origins.forget(connection.number, shard);
-                if let Some(view) = view {
-                    self.verifier.leave(connection.number, view.address.ip());
-                }
+            // What it has asked goes on, and takes the room that it takes.
+            if let Some(view) = view.filter(|_| connection.in_flight > 0) {
+                self.verifier.leave(connection.number, view.address.ip());
             }
         }
     }
@@ -730,6 +745,13 @@ impl Clients {
                 Ok(())
             }
         }
+    }
+}
+
+impl Connection {
+    /// Whether it is read by little and little, answer by answer: it may be that nobody reads them.
+    fn sips(&self) -> bool {
+        self.held_up && self.stream.is_closed()
     }
 }
 

@@ -384,6 +384,9 @@ impl Reactor {
             match (self.origins.take(ticket), reply) {
                 (Some(Origin::Client(asked)), Reply::Outcome(outcome)) => {
                     let outcome = asked.told(outcome);
+                    if matches!(outcome, gateway::Outcome::Done(_)) {
+                        self.origins.carried_out(asked.keyspace);
+                    }
                     self.reporter.answered(asked.keyspace, &outcome, now.since(asked.asked), asked.reads);
                     self.clients.answer(asked.to, outcome, &mut self.shard, &mut self.origins, now);
                     if !last {
@@ -515,6 +518,13 @@ impl Origins {
         Some(origin)
     }
 
+    /// A command of the keyspace at this place was carried out.
+    fn carried_out(&mut self, keyspace: usize) {
+        if let Some(window) = self.windows.get_mut(keyspace) {
+            window.carried_out();
+        }
+    }
+
     pub(crate) fn has_room_everywhere(&self) -> bool {
         self.windows.iter().all(Window::has_room)
     }
@@ -522,21 +532,6 @@ impl Origins {
     /// Whether more commands may be read that are for the keyspace at this place.
     pub(crate) fn has_room(&self, keyspace: usize) -> bool {
         self.windows.get(keyspace).is_none_or(Window::has_room)
-    }
-
-    /// The connection has ended: nobody waits for its answers.
-    pub(crate) fn forget(&mut self, connection: u64, shard: &mut Shard) {
-        let of = |(ticket, origin): (&Ticket, &Origin)| match origin {
-            Origin::Client(asked) if asked.to.connection == connection => Some((*ticket, asked.of)),
-            _ => None,
-        };
-        let mut cancelled: Vec<_> = self.waiting.iter().filter_map(of).collect();
-        // The map's order is its own; processes must see the same order on every run.
-        cancelled.sort();
-        for (ticket, of) in cancelled {
-            self.take(ticket);
-            shard.cancel(of, ticket);
-        }
     }
 
     /// Tells sessions of commands that have waited for longer than `patience`; looks every second.

@@ -10,17 +10,17 @@ const LEAST: usize = 2_048;
 const WAIT: Span = Span::from_millis(250);
 /// Round trips to the farthest node that a command may take.
 const ROUNDS: u64 = 3;
-/// Over how long answers are counted.
+/// Over how long it is counted what is carried out.
 const MEMORY: Span = Span::from_secs(1);
 
-/// The commands of one keyspace under way: as many as are answered while one of them may take.
+/// The commands of one keyspace under way: as many as are carried out while one of them may take.
 pub(crate) struct Window {
     under_way: usize,
     room: usize,
     /// How long one may take.
     stay: Span,
     looked: Instant,
-    answered: u64,
+    carried_out: u64,
     per_second: f64,
 }
 
@@ -28,17 +28,21 @@ impl Window {
     /// Of a node whose farthest peer is this round trip away.
     pub(crate) fn new(round_trip: Span) -> Window {
         let stay = round_trip * ROUNDS + WAIT;
-        Window { under_way: 0, room: LEAST, stay, looked: Instant::ZERO, answered: 0, per_second: 0.0 }
+        Window { under_way: 0, room: LEAST, stay, looked: Instant::ZERO, carried_out: 0, per_second: 0.0 }
     }
 
     pub(crate) fn begin(&mut self) {
         self.under_way += 1;
     }
 
-    /// One has been answered, or nobody waits for it any more.
+    /// One is under way no more.
     pub(crate) fn end(&mut self) {
         self.under_way = self.under_way.saturating_sub(1);
-        self.answered += 1;
+    }
+
+    /// One was carried out. What is refused is refused at once, and says nothing of how many can be.
+    pub(crate) fn carried_out(&mut self) {
+        self.carried_out += 1;
     }
 
     /// Whether more may be read.
@@ -57,10 +61,10 @@ impl Window {
         if past == Span::ZERO {
             return;
         }
-        let latest = self.answered as f64 / past.as_secs_f64();
+        let latest = self.carried_out as f64 / past.as_secs_f64();
         let share = (past.as_secs_f64() / MEMORY.as_secs_f64()).min(1.0);
         self.per_second += (latest - self.per_second) * share;
-        (self.looked, self.answered) = (now, 0);
+        (self.looked, self.carried_out) = (now, 0);
         self.room = LEAST.max((self.per_second * self.stay.as_secs_f64()) as usize);
     }
 }
@@ -84,6 +88,7 @@ mod tests {
                 took = now.since(asked).as_secs_f64();
                 waiting.pop_front();
                 window.end();
+                window.carried_out();
             }
             while window.has_room() {
                 waiting.push_back(now);
@@ -102,6 +107,19 @@ mod tests {
         assert!((0.2..0.3).contains(&took), "{took} s, {under_way}");
         // A few are let in however slow it is.
         assert_eq!(settled(Span::from_millis(1), 100.0, Span::from_millis(1)).0, LEAST);
+    }
+
+    #[test]
+    fn what_is_refused_makes_no_room() {
+        let mut window = Window::new(Span::from_millis(1));
+        for step in 1..100 {
+            for _ in 0..100_000 {
+                window.begin();
+                window.end();
+            }
+            window.look(Instant::from_nanos(step * 100_000_000));
+        }
+        assert_eq!(window.room(), LEAST);
     }
 
     #[test]

@@ -397,14 +397,20 @@ fn a_full_house_makes_everybody_wait_and_nobody_lose() {
     assert!(metrics.contains("isochrone_limit{limit=\"in_flight\"} 1"), "{metrics}");
 }
 
-#[test]
-fn what_cannot_be_answered_soon_waits_in_the_sockets_of_clients() {
+/// A cluster in which node 0, which counts, is so far from node 1.
+fn spread(one_way: Span) -> Cluster {
     let mut cluster = Cluster::new("", None);
     cluster.start_all();
     cluster.connected();
     for (from, to) in [(0, 1), (1, 0)] {
-        cluster.emulation.change(NodeId(from), NodeId(to), |delay| delay.one_way = Span::from_millis(500));
+        cluster.emulation.change(NodeId(from), NodeId(to), |delay| delay.one_way = one_way);
     }
+    cluster
+}
+
+#[test]
+fn what_cannot_be_answered_soon_waits_in_the_sockets_of_clients() {
+    let cluster = spread(Span::from_millis(500));
     // More than are let in where nothing is known of how soon they are answered.
     let (mut first, mut others) = (cluster.client(1), [(); 3].map(|()| cluster.client(1)));
     first.send(&"count\n".repeat(3_000));
@@ -426,6 +432,36 @@ fn what_cannot_be_answered_soon_waits_in_the_sockets_of_clients() {
         Some(cluster.get(1, "/metrics")).filter(|text| text.contains("\nisochrone_requests_in_flight 0\n"))
     });
     assert!(metrics.contains("\nisochrone_requests_room 2048\n"), "{metrics}");
+}
+
+/// Whoever has left while it waited for room costs no more than what is read before that is found out; whoever has only said
+/// that nothing more comes is served to the end.
+#[test]
+fn what_nobody_waits_for_is_left_in_the_socket() {
+    let cluster = spread(Span::from_millis(300));
+    let mut first = cluster.client(1);
+    first.send(&"count\n".repeat(3_000));
+    let under_way = |wanted: usize| {
+        eventually("so many are under way", || {
+            let line = format!("\nisochrone_requests_in_flight {wanted}\n");
+            cluster.get(1, "/metrics").contains(&line).then_some(())
+        });
+    };
+    under_way(3_000);
+    let mut gone = cluster.client(1);
+    gone.send(&"count\n".repeat(5_000));
+    drop(gone);
+    let mut last = cluster.client(1);
+    last.send(&"count\n".repeat(300));
+    last.0.get_ref().shutdown(std::net::Shutdown::Write).unwrap();
+    for (client, answers) in [(&mut first, 3_000), (&mut last, 300)] {
+        for _ in 0..answers {
+            assert!(client.line().parse::<u64>().is_ok());
+        }
+    }
+    under_way(0);
+    let counted = cluster.client(1).count();
+    assert!(counted > 3_301 && counted < 3_301 + 1_000, "{counted}");
 }
 
 #[test]
