@@ -25,6 +25,11 @@ impl Window {
     /// Everything.
     pub const ALL: Window = Window { from: Instant::ZERO, until: Instant::MAX };
 
+    /// Whether it is within.
+    pub fn contains(&self, at: Instant) -> bool {
+        (self.from..self.until).contains(&at)
+    }
+
     /// How long the window is.
     pub fn length(&self) -> Span {
         self.until.since(self.from)
@@ -98,11 +103,10 @@ impl<K: Copy + Ord> Recorder<K> {
 
     /// Counts a request of `region` that was due at `due` and answered at `answered`.
     pub fn record(&mut self, region: usize, kind: K, due: Instant, answered: Instant) {
-        let Window { from, until } = self.window;
-        if (from..until).contains(&answered) {
+        if self.window.contains(answered) {
             self.answered += 1;
         }
-        if !(from..until).contains(&due) {
+        if !self.window.contains(due) {
             return;
         }
         let nanos = answered.since(due).as_nanos().clamp(1, LONGEST.as_nanos());

@@ -134,14 +134,8 @@ impl State {
             TxnId { client, sequence }
         };
         let past = bound(0, 0)..bound(floor.0, floor.1);
-        let done: Vec<TxnId> = self.done.range(past.clone()).copied().collect();
-        for txn in done {
-            self.done.remove(&txn);
-        }
-        let acknowledged: Vec<TxnId> = self.acknowledged.range(past).map(|(txn, _)| *txn).collect();
-        for txn in acknowledged {
-            self.acknowledged.remove(&txn);
-        }
+        self.done.extract_if(past.clone(), |_| true).for_each(drop);
+        self.acknowledged.extract_if(past, |_, _| true).for_each(drop);
     }
 
     /// How a transaction ended that is coordinated here, as far as that is kept.

@@ -36,8 +36,7 @@ impl Figures {
 
     /// Counts one try: of a transaction that began at `begun` in `region`, the first try of it, and ended at `ended`.
     pub fn record(&mut self, region: usize, kind: Kind, begun: Instant, ended: Instant, end: End) {
-        let window = self.recorder.window();
-        if (window.from..window.until).contains(&begun) {
+        if self.recorder.window().contains(begun) {
             *self.ends.entry((region, end)).or_default() += 1;
         }
         if end == End::Committed {
