@@ -165,6 +165,23 @@ fn a_wrong_clock_delays_executions_by_its_bound_at_most() {
     }
 }
 
+/// The smallest schedule of seeds 62,000,041 of `clock` and 70,000,203 (five regions): beside a replica whose clock is minutes
+/// ahead nothing takes longer than before, though its lane is the nearest. It was `lag_max` ahead of the others, and whatever
+/// it placed waited for them as long.
+#[test]
+fn a_clock_that_is_minutes_ahead_holds_up_nothing_beside_it() {
+    let mut lab = Plan::even(3, 15).open(|_| {});
+    lab.pass(MS(1_500));
+    let usual = lab.series(0, 10, MS(13), &set("x"));
+    let usual = usual.iter().map(|done| done.total).max().expect("all are done");
+    lab.cluster.step_wall_clock(NodeId(0), 99_000_000_000);
+    // What it measured before the step is forgotten.
+    lab.pass(MS(5_000));
+    let done = lab.series(0, 50, MS(50), &set("x"));
+    let longest = done.iter().map(|done| done.total).max().unwrap_or(Span::ZERO);
+    assert!(done.len() == 50 && longest <= usual + MS(30), "{longest} for {usual}");
+}
+
 /// The smallest schedule of seed 8 (three regions, `clock_jump`): a client's clock jumps minutes ahead and soon back. Its
 /// stamps are refused by all, and nothing that it asks then or later is placed behind them.
 #[test]
