@@ -24,6 +24,7 @@ use crate::metrics::{KeyspaceMetrics, NodeMetrics};
 use crate::poller::Poller;
 use crate::protocols::{Placement, Protocols};
 use crate::reactor::calls::Line;
+use crate::reactor::window::Window;
 use crate::reactor::{
     Board, Calls, ClientListener, Clients, Kind, Origins, Peers, Reactor, Reporter, Served, Verifier, token,
 };
@@ -279,7 +280,10 @@ impl Node {
         }
         let farthest =
             deployment.nodes().iter().map(|node| deployment.matrix().rtt(me.region, node.region)).max();
-        let (places, farthest) = (keyspaces.views.len(), farthest.unwrap_or(Span::ZERO));
+        let farthest = farthest.unwrap_or(Span::ZERO);
+        let transacts = |keyspace: &KeyspaceView| transactional.contains(&keyspace.protocol);
+        let windows =
+            keyspaces.views.iter().map(|keyspace| Window::new(farthest, transacts(keyspace))).collect();
         let view = NodeView {
             version: env!("CARGO_PKG_VERSION"),
             cluster: deployment.cluster().to_owned(),
@@ -337,7 +341,7 @@ impl Node {
             killed: Arc::clone(&killed),
             snapshots: Some(snapshots),
             certificates,
-            origins: Origins::new(places, farthest),
+            origins: Origins::new(windows),
             scratch: Reactor::scratch(),
             next_tick: Instant::ZERO,
             stopping: None,

@@ -13,7 +13,7 @@ mod peers;
 mod slab;
 mod status;
 mod verifier;
-mod window;
+pub(crate) mod window;
 
 pub use clients::ClientListener;
 pub use status::{Board, KeyspaceStatus, PeerStatus, ProcessStatus, Status};
@@ -483,9 +483,8 @@ impl Reactor {
 }
 
 impl Origins {
-    /// Of so many keyspaces, on a node whose farthest peer is this round trip away.
-    pub(crate) fn new(keyspaces: usize, farthest: Span) -> Origins {
-        let windows = std::iter::repeat_with(|| Window::new(farthest)).take(keyspaces).collect();
+    /// Of keyspaces with these windows.
+    pub(crate) fn new(windows: Vec<Window>) -> Origins {
         Origins { windows, ..Origins::default() }
     }
 

@@ -4,10 +4,15 @@
 
 use isochrone_core::{Instant, Span};
 
-/// Fewer are never too many.
+/// Fewer are never too many, or what [`SLOWEST`] would have under way, if that is less.
 const LEAST: usize = 2_048;
+/// No node is taken for slower than this, in commands a second.
+const SLOWEST: f64 = 8_192.0;
 /// By how much the wait for others may lengthen the way of a command, beyond [`ROUNDS`] round trips.
 const WAIT: Span = Span::from_millis(250);
+/// The same where commands are transactions: those that meet others under way are aborted and tried again, or read the
+/// directory anew, so that the more wait the less is done.
+const WAIT_OF_TRANSACTIONS: Span = Span::from_millis(20);
 /// Round trips to the farthest node that a command may take.
 const ROUNDS: u64 = 3;
 /// Over how long it is counted what is carried out.
@@ -17,6 +22,7 @@ const MEMORY: Span = Span::from_secs(1);
 pub(crate) struct Window {
     under_way: usize,
     room: usize,
+    least: usize,
     /// How long one may take.
     stay: Span,
     looked: Instant,
@@ -25,10 +31,13 @@ pub(crate) struct Window {
 }
 
 impl Window {
-    /// Of a node whose farthest peer is this round trip away.
-    pub(crate) fn new(round_trip: Span) -> Window {
-        let stay = round_trip * ROUNDS + WAIT;
-        Window { under_way: 0, room: LEAST, stay, looked: Instant::ZERO, carried_out: 0, per_second: 0.0 }
+    /// Of a node whose farthest peer is this round trip away, and whose commands there may be transactions.
+    pub(crate) fn new(round_trip: Span, transacts: bool) -> Window {
+        let wait = if transacts { WAIT_OF_TRANSACTIONS } else { WAIT };
+        let stay = round_trip * ROUNDS + wait;
+        let least = LEAST.min((SLOWEST * stay.as_secs_f64()) as usize);
+        let (looked, carried_out, per_second) = (Instant::ZERO, 0, 0.0);
+        Window { under_way: 0, room: least, least, stay, looked, carried_out, per_second }
     }
 
     pub(crate) fn begin(&mut self) {
@@ -65,7 +74,7 @@ impl Window {
         let share = (past.as_secs_f64() / MEMORY.as_secs_f64()).min(1.0);
         self.per_second += (latest - self.per_second) * share;
         (self.looked, self.carried_out) = (now, 0);
-        self.room = LEAST.max((self.per_second * self.stay.as_secs_f64()) as usize);
+        self.room = self.least.max((self.per_second * self.stay.as_secs_f64()) as usize);
     }
 }
 
@@ -76,7 +85,7 @@ mod tests {
     /// Of a cluster that answers so many a second, each after a while at least, asked by whoever has room: the commands under
     /// way and how long the last one took, after a minute.
     fn settled(round_trip: Span, per_second: f64, least: Span) -> (usize, f64) {
-        let (mut window, mut waiting) = (Window::new(round_trip), std::collections::VecDeque::new());
+        let (mut window, mut waiting) = (Window::new(round_trip, false), std::collections::VecDeque::new());
         let (mut took, mut credit) = (0.0, 0.0);
         for step in 0..60_000 {
             let now = Instant::from_nanos(step * 1_000_000);
@@ -111,7 +120,7 @@ mod tests {
 
     #[test]
     fn what_is_refused_makes_no_room() {
-        let mut window = Window::new(Span::from_millis(1));
+        let mut window = Window::new(Span::from_millis(1), false);
         for step in 1..100 {
             for _ in 0..100_000 {
                 window.begin();
@@ -120,6 +129,12 @@ mod tests {
             window.look(Instant::from_nanos(step * 100_000_000));
         }
         assert_eq!(window.room(), LEAST);
+    }
+
+    #[test]
+    fn transactions_wait_for_fewer_others_and_no_shorter_for_distances() {
+        let room = |round_trip| Window::new(Span::from_millis(round_trip), true).room();
+        assert_eq!((room(0), room(10), room(100)), (163, 409, LEAST));
     }
 
     #[test]
