@@ -55,6 +55,20 @@ pub enum Extent {
 }
 
 impl Administration {
+    /// Why a protocol is not asked for it.
+    pub(crate) fn unknown_to(&self, protocol: &str) -> String {
+        let why = match self {
+            Administration::MoveLeader(_) | Administration::StepDown => "none of its replicas leads",
+            Administration::AddReplica(_) | Administration::RemoveReplica(_) => {
+                "its replicas are those of the deployment file, and none is added or taken out"
+            }
+            Administration::MoveRange { .. } | Administration::Ranges => {
+                "its partitions are divided by places of the ring, and not by the order of keys"
+            }
+        };
+        format!("protocol {protocol} cannot do this: {why}")
+    }
+
     /// Whether a client process is asked, which speaks for all partitions; else each replica of this node.
     pub fn of_client(&self) -> bool {
         matches!(self, Administration::MoveRange { .. } | Administration::Ranges)

@@ -135,4 +135,7 @@ pub enum Refusal {
          only those of a keyspace that began with reply = \"execute\" can"
     )]
     MovesAtCommit,
+    /// There is no leader to be moved.
+    #[error("no replica of this protocol leads: each places the commands that reach it")]
+    Leaderless,
 }

@@ -320,11 +320,30 @@ fn orders_that_make_no_sense_are_refused_with_what_would() {
             400,
             "no key between",
         ),
-        (r#"{"keyspace": "main", "from": 0, "to": 1, "first_key": "b"}"#, 409, "cannot do this"),
+        (r#"{"keyspace": "main", "from": 0, "to": 1, "first_key": "b"}"#, 409, "not by the order of keys"),
     ] {
         let (found, text) = order(nodes[0].http, "/admin/move-range", body);
         assert_eq!(found, status, "{text}");
         assert!(text.contains(words), "{text}");
+    }
+}
+
+#[test]
+fn what_a_protocol_does_not_do_is_refused_with_the_reason() {
+    for (protocol, path, words) in [
+        ("epaxos", "/admin/move-leader", "no replica of this protocol leads"),
+        ("mencius", "/admin/move-leader", "no replica of this protocol leads"),
+        ("tapir", "/admin/move-leader", "none of its replicas leads"),
+        ("2pc", "/admin/add-replica", "its replicas are those of the deployment file"),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let nodes = nodes(1);
+        let file = deployment(folder.path(), &nodes, protocol);
+        let _process = node(&file, 0, folder.path());
+        let (status, text) = order(nodes[0].http, path, r#"{"keyspace": "main", "node": "n0"}"#);
+        assert!(status == 409 && text.contains(words), "{protocol}: {status} {text}");
+        let (status, text) = order(nodes[0].http, "/admin/ranges", "");
+        assert!(status == 400 && text.contains("/admin/ranges?keyspace=NAME"), "{status} {text}");
     }
 }
 

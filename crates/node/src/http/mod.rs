@@ -300,11 +300,15 @@ async fn ranges(
     shared: Shared<Arc<State>>,
     from: ConnectInfo<Caller>,
     headers: HeaderMap,
-    query: axum::extract::Query<OfKeyspace>,
+    query: Result<axum::extract::Query<OfKeyspace>, axum::extract::rejection::QueryRejection>,
 ) -> Response {
     let state = match allowed(&shared.0, &from.0.0, &headers) {
         Ok(state) => state,
         Err(refusal) => return refusal.into_response(),
+    };
+    let Ok(query) = query else {
+        return (StatusCode::BAD_REQUEST, "say which keyspace: /admin/ranges?keyspace=NAME\n")
+            .into_response();
     };
     let keyspace = match known(state, &query.keyspace) {
         Ok(keyspace) => keyspace,

@@ -86,9 +86,16 @@ pub(super) fn examine(
         let at = |number: u16| before.iter().find(|(_, known)| known.number == number);
         let moved = before.get(name).is_some_and(|was| was.number != now.number);
         if let Some((other, _)) = at(now.number).filter(|(other, _)| *other != name) {
+            let advice = if deployment.keyspaces().iter().any(|keyspace| keyspace.name == *other) {
+                "keep the order, and add keyspaces at the end".to_owned()
+            } else {
+                format!(
+                    "write {other:?}, which the file does not name any more, there again, and add keyspaces behind it"
+                )
+            };
             return refuse(format!(
                 "keyspace {name:?} stands in the deployment file where {other:?} stood, and data is found by that \
-                 place; keep the order, and add keyspaces at the end"
+                 place; {advice}"
             ));
         }
         if moved {
@@ -268,7 +275,7 @@ mod tests {
         refused(
             &[("other", "multipaxos", 3)],
             expect![[
-                r#"KEYSPACES: keyspace "other" stands in the deployment file where "main" stood, and data is found by that place; keep the order, and add keyspaces at the end"#
+                r#"KEYSPACES: keyspace "other" stands in the deployment file where "main" stood, and data is found by that place; write "main", which the file does not name any more, there again, and add keyspaces behind it"#
             ]],
         );
         // Of an earlier version, which did not remember the replicas.

@@ -297,7 +297,7 @@ impl Reactor {
         let mut asked = Vec::new();
         for of in servers {
             let Some(request) = self.protocols.administer(protocol, what) else {
-                return respond(Err(format!("protocol {protocol} cannot do this")));
+                return respond(Err(what.unknown_to(protocol)));
             };
             let ticket = self.origins.ticket();
             match self.shard.request(of, ticket, request) {
@@ -322,7 +322,7 @@ impl Reactor {
             return respond(Err(format!("no process of this node serves {}", self.clients.called(keyspace))));
         };
         let Some(request) = self.protocols.administer(protocol, what) else {
-            return respond(Err(format!("protocol {protocol} cannot do this")));
+            return respond(Err(what.unknown_to(protocol)));
         };
         let ticket = self.origins.ticket();
         match self.shard.request(of, ticket, request) {

@@ -115,6 +115,12 @@ pub enum FrameError {
         /// The limit.
         limit: usize,
     },
+    /// The beginning of TLS, where none is spoken.
+    #[error(
+        "the beginning of TLS, and this node speaks plain text with its peers: give each node of the cluster the `peer_*` files \
+         of [security], or none"
+    )]
+    Tls,
     /// A kind that this version does not know.
     #[error("a frame of unknown kind {0}")]
     Kind(u8),
@@ -218,9 +224,10 @@ pub fn news(out: &mut Vec<u8>, news: &News) {
 /// The bytes are no frame, or one above `limit`.
 pub fn parse(bytes: &[u8], limit: usize) -> Result<Option<(Frame<'_>, usize)>, FrameError> {
     let Some((length, rest)) = bytes.split_first_chunk() else { return Ok(None) };
+    let begins_tls = matches!(length, [22, 3, 0..=4, _]);
     let length = u32::from_le_bytes(*length) as usize;
     if length > limit {
-        return Err(FrameError::TooLong { length, limit });
+        return Err(if begins_tls { FrameError::Tls } else { FrameError::TooLong { length, limit } });
     }
     let Some(content) = rest.get(..length) else { return Ok(None) };
     Ok(Some((read(content)?, 4 + length)))
@@ -473,6 +480,16 @@ mod tests {
         let before = bytes.clone();
         part(&mut bytes, 0);
         assert_eq!((bytes.len(), bytes == before), (PART + 4, true));
+    }
+
+    #[test]
+    fn the_beginning_of_tls_is_told_as_that() {
+        // What a client of TLS sends first: a record of a handshake, of version 1.0 or later.
+        let hello = [22, 3, 1, 2, 0, 1, 0, 1, 252, 3, 3];
+        assert_eq!(parse(&hello, HANDSHAKE_MAX), Err(FrameError::Tls));
+        let [a, b, c, d] = 0x0400_0316_u32.to_le_bytes();
+        assert_eq!((a, b, c, d), (22, 3, 0, 4), "a frame of 64 MiB would begin so, where that is allowed");
+        assert_eq!(parse(&[a, b, c, d], 128 << 20), Ok(None));
     }
 
     #[test]

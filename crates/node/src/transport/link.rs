@@ -185,6 +185,8 @@ enum Broken {
     Unresolved(String),
     #[error("it closed the connection")]
     Closed,
+    #[error("it closed the connection before it had answered; its log says why")]
+    Unanswered,
     #[error("it sent {0}")]
     Frame(#[from] FrameError),
     #[error("it refused us: {0}")]
@@ -472,6 +474,7 @@ impl Link {
 
     fn read(&mut self, now: Instant, births: &mut Births, scratch: &mut [u8]) -> Result<(), Broken> {
         let (mut welcome, mut pong) = (None, None);
+        let greets = matches!(self.state, State::Greeting { .. });
         let (stream, frames) = match &mut self.state {
             State::Pausing { .. } => return Ok(()),
             State::Greeting { stream, frames, .. } | State::Ready { stream, frames, .. } => (stream, frames),
@@ -492,6 +495,7 @@ impl Link {
                     })?;
                 }
                 Ok(Got::Later) => break,
+                Ok(Got::End) if greets => return Err(Broken::Unanswered),
                 Ok(Got::End) => return Err(Broken::Closed),
                 Err(error) => return Err(Broken::Io(error)),
             }

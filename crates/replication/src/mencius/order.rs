@@ -407,7 +407,8 @@ impl<V: Ordered> crate::order::Order for Order<V> {
     fn change(&mut self, ticket: Ticket, change: Change, effects: &mut Effects<Self>) {
         let answer = match change {
             Change::Resign => Ok(()),
-            Change::Lead(_) | Change::Add(_) | Change::Remove(_) => Err(Refusal::Impossible),
+            Change::Lead(_) => Err(Refusal::Leaderless),
+            Change::Add(_) | Change::Remove(_) => Err(Refusal::Impossible),
         };
         effects.complete_ahead(ticket, answer);
     }

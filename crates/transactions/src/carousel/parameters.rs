@@ -98,9 +98,10 @@ impl Tuning for Parameters {
         group::read_log(&mut self.log, reader);
         self.cpc = reader.boolean("fast_path", self.cpc);
         let reads = [("leader", Reads::Leader), ("local", Reads::Local), ("nearest", Reads::Nearest)];
-        self.reads = reader.choice("reads", self.reads, &reads);
+        let followers = if self.cpc { self.reads } else { Reads::Leader };
+        self.reads = reader.choice("reads", followers, &reads);
         if self.reads != Reads::Leader && !self.cpc {
-            reader.reject("reads", "from followers want fast_path = true", "leave one of them out");
+            reader.reject("reads", "is from followers, which want fast_path = true", "leave one of them out");
         }
         self.latest =
             reader.choice("read_only", self.latest, &[("moment", Some(false)), ("latest", Some(true))]);

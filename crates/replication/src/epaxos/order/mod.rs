@@ -550,7 +550,8 @@ impl<V: Ordered> Orders for Order<V> {
         // Nobody leads, so there is nothing to resign, and nobody can be made to lead.
         let answer = match change {
             Change::Resign => Ok(()),
-            Change::Lead(_) | Change::Add(_) | Change::Remove(_) => Err(Refusal::Impossible),
+            Change::Lead(_) => Err(Refusal::Leaderless),
+            Change::Add(_) | Change::Remove(_) => Err(Refusal::Impossible),
         };
         effects.complete(ticket, answer);
     }
