@@ -262,6 +262,14 @@ fn what_cannot_be_is_refused_with_what_would_be_right() {
         refused(bank.put("a", &huge).await, Code::Limit, "too large");
         refused(bank.execute(["NOSUCH"]).await, Code::Invalid, "unknown command");
         refused(bank.execute(["BLPOP", "a", "0"]).await, Code::Invalid, "may wait on a connection");
+        refused(
+            bank.execute(["XREAD", "BLOCK", "5", "STREAMS", "s", "0"]).await,
+            Code::Invalid,
+            "may wait on a",
+        );
+        // What would wait with BLOCK does not without.
+        let read = bank.execute(["XREAD", "STREAMS", "s", "0"]).await;
+        assert!(read.is_ok(), "{read:?}");
         refused(bank.execute(["MULTI"]).await, Code::Invalid, "use Begin and Commit");
         refused(bank.execute(["SUBSCRIBE", "a"]).await, Code::Invalid, "use a Redis client");
 

@@ -66,28 +66,30 @@ pub(crate) fn understand<'w>(
         Objection::Wrong(format!("'{name}' {what}, and there is none here; {instead}"))
     };
     let redis = "use a Redis client";
-    match spec.action {
-        Action::Data(parse) => {
-            let plan = parse(args, given).map_err(wrong)?;
-            if plan.has_steps() {
-                return Err(elsewhere("takes several steps for this script, on a connection", redis));
+    let plan = match spec.action {
+        Action::Data(parse) => parse(args, given).map_err(wrong)?,
+        Action::Blocking(parse) => {
+            let (plan, patience) = parse(args, given).map_err(wrong)?;
+            if patience.waits() {
+                let instead = "use the form that does not wait, or a Redis client";
+                return Err(elsewhere("may wait on a connection of its own", instead));
             }
-            let Plan { operation, shape } = plan;
-            users.check_calls(user, given.scripts, spec, args).map_err(denied)?;
-            let fills = Fills::of(keyspace, &operation);
-            Ok(Call { name, operation, after: After { shape, fills } })
+            plan
         }
-        Action::Blocking(_) => Err(elsewhere(
-            "may wait on a connection of its own",
-            "use the form that does not wait, or a Redis client",
-        )),
         Action::Control(_) if ["multi", "exec", "discard", "watch"].contains(&name) => {
-            Err(elsewhere("is about the state of a connection", "use Begin and Commit"))
+            return Err(elsewhere("is about the state of a connection", "use Begin and Commit"));
         }
         Action::Control(_) | Action::Local(_) | Action::Durable(_) | Action::Container(_) => {
-            Err(elsewhere("is about the connection or the server of a Redis client", redis))
+            return Err(elsewhere("is about the connection or the server of a Redis client", redis));
         }
+    };
+    if plan.has_steps() {
+        return Err(elsewhere("takes several steps for this script, on a connection", redis));
     }
+    let Plan { operation, shape } = plan;
+    users.check_calls(user, given.scripts, spec, args).map_err(denied)?;
+    let fills = Fills::of(keyspace, &operation);
+    Ok(Call { name, operation, after: After { shape, fills } })
 }
 
 impl After {

@@ -136,6 +136,7 @@ fn check(
     let pending = Pending { user: user.to_owned(), since: context.now, keyspace, greeting };
     let verdict = context.hub.users.judge(user, password);
     if verdict != Verdict::Ask {
+        context.counters.login_failures += u64::from(verdict != Verdict::Accepted);
         state.login = Some(pending);
         let mut bytes = Vec::new();
         admit(state, verdict == Verdict::Accepted, context, &mut Reply::new(&mut bytes, state.version));

@@ -4,11 +4,13 @@ mod command;
 mod data;
 mod expiry;
 mod outlook;
+mod slots;
 
 use std::rc::Rc;
 
 use command::{Command, Single};
 use data::{Change, Entry};
+use slots::Slots;
 
 use super::answer::Answer;
 use super::{Access, Model, Step, Texts, Timed, Unsupported, held};
@@ -35,7 +37,7 @@ pub struct Op {
 }
 
 impl Model for Kv {
-    type State = Rc<Vec<Option<Entry>>>;
+    type State = Slots;
     type Op = Op;
 
     fn name(&self) -> &'static str {
@@ -43,7 +45,7 @@ impl Model for Kv {
     }
 
     fn initial(&self, keys: usize) -> Self::State {
-        Rc::new(vec![None; keys])
+        Slots::absent(keys)
     }
 
     fn parse(&self, operation: &Operation, slots: &[u32]) -> Result<Op, Unsupported> {
@@ -57,7 +59,7 @@ impl Model for Kv {
 
     fn step(&self, state: &Self::State, op: &Op, observed: Option<&Value>) -> Step<Self::State> {
         let alive = |slot: u32| {
-            let entry = state[slot as usize].as_ref()?;
+            let entry = state[slot].as_ref()?;
             let expired = match (entry.deadline, op.stamp) {
                 (Some(deadline), Some(stamp)) if planted(Mutation::DeadlineInclusive) => deadline < stamp,
                 (Some(deadline), Some(stamp)) => deadline <= stamp,
@@ -132,7 +134,7 @@ impl Model for Kv {
     }
 
     fn weight(&self, state: &Self::State) -> usize {
-        state.iter().map(|entry| entry.as_ref().map_or(16, Entry::weight)).sum()
+        state.weight()
     }
 
     fn reads(&self, op: &Op, observed: Option<&Value>) -> bool {
@@ -190,7 +192,7 @@ impl Model for Kv {
     }
 
     fn text<'a>(&self, state: &'a Self::State, slot: u32) -> Option<&'a [u8]> {
-        state[slot as usize].as_ref().and_then(Entry::text)
+        state[slot].as_ref().and_then(Entry::text)
     }
 
     fn witnesses(&self, known: &[(&Op, Option<&Value>)], unknown: &[&Op]) -> Vec<bool> {
@@ -237,20 +239,6 @@ impl Model for Kv {
 }
 
 /// `state` with these slots changed.
-fn put(
-    state: &Rc<Vec<Option<Entry>>>,
-    slots: impl IntoIterator<Item = (u32, Option<Entry>)>,
-) -> Step<Rc<Vec<Option<Entry>>>> {
-    let mut next: Option<Vec<Option<Entry>>> = None;
-    for (slot, entry) in slots {
-        let place = slot as usize;
-        let held = next.as_ref().map_or(&state[place], |next| &next[place]);
-        if *held != entry {
-            next.get_or_insert_with(|| (**state).clone())[place] = entry;
-        }
-    }
-    match next {
-        Some(next) if next != **state => Step::Next(Rc::new(next)),
-        _ => Step::Same,
-    }
+fn put(state: &Slots, slots: impl IntoIterator<Item = (u32, Option<Entry>)>) -> Step<Slots> {
+    state.with(slots).map_or(Step::Same, Step::Next)
 }

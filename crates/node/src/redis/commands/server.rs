@@ -153,7 +153,7 @@ static CLIENT: &[Spec] = &[
             clients::list,
         )
         .differs(
-            "connections of the same shard; fields about buffers are zero; no flag `d`, since it is looked at `EXEC` whether a watched key \
+            "connections of the same shard; fields about buffers are zero; `watch`, `tot-net-in` and `tot-net-out` of later versions; no flag `d`, since it is looked at `EXEC` whether a watched key \
              has changed",
         ),
     Group::Connection
@@ -457,8 +457,8 @@ static LATENCY: &[Spec] = &[
         .differs(EVENTS),
     Group::Server.local("latency|help", 2, LOADING | STALE, about("2.8.13", "", "This help"), catalog::help),
     Group::Server.local("latency|histogram", -2, LATENCIES, about("7.0.0", "[command [command ...]]", "How many commands took how long"), latency::histogram)
-        .differs("the time of a command is that from its request to its answer, 69 s where it was longer; commands that wait for \
-                 others, and those that ask nothing of a keyspace, are not among them"),
+        .differs("the time of a command is that from its request to its answer, with what it waited for others, 69 s where it was \
+                 longer; commands that ask nothing of a keyspace are not among them, but for WAIT"),
     Group::Server.local("latency|history", 3, LATENCIES, about("2.8.13", "event", "The times of an event"), latency::nothing)
         .differs(EVENTS),
     Group::Server.local("latency|latest", 2, LATENCIES, about("2.8.13", "", "The latest times of all events"), latency::nothing)
