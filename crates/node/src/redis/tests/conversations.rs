@@ -348,6 +348,13 @@ fn a_watch_of_keys_that_lie_apart_watches_none() {
 }
 
 #[test]
+fn who_is_nobody_is_counted_among_failed_logins() {
+    let told = super::talk(Login::Open, "> AUTH nobody wrong ; HELLO 3 AUTH nobody wrong ; INFO stats");
+    assert_eq!(told.matches("-WRONGPASS").count(), 2, "{told}");
+    assert!(told.contains("acl_access_denied_auth:2"), "{told}");
+}
+
+#[test]
 fn a_login_holds_back_what_follows_it() {
     check(
         Login::Required,
