@@ -272,7 +272,7 @@ impl<F: Family> Driver<Transactional<F>> for Counting {
         let mut any = || self.servers[random.below(self.servers.len() as u64) as usize];
         let (partition, process) = (any().partition, any());
         let of = |server: &&ProcessId| server.partition == partition;
-        // Whoever does not lead refuses.
+        // Whoever does not lead passes it on.
         let servers = self.servers.iter().filter(of);
         let change = |process: &ProcessId| match process.node.0 % 2 {
             0 => Change::Resign,

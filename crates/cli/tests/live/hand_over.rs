@@ -95,6 +95,11 @@ fn the_leader_of_curp_consensus_is_moved_and_killed() {
     moved("curp-consensus");
 }
 
+#[test]
+fn the_leader_of_a_partition_of_transactions_is_moved_and_killed() {
+    moved("2pc");
+}
+
 /// The master of three is taken out, and switched off; a write needs the other two. Then none more may go, until it comes
 /// back and is let in again.
 #[test]

@@ -3,7 +3,8 @@
 use crate::listing::{Page, Query};
 use crate::said::Said;
 use isochrone_core::command::{Access, Touch};
-use isochrone_core::{Blob, CommandId, Fact, Mark, Wire};
+use isochrone_core::{Blob, CommandId, Fact, Mark, NodeId, Ticket, Wire};
+use isochrone_replication::Refusal;
 use isochrone_replication::multipaxos::log;
 use isochrone_replication::order::Ordered;
 use serde::{Deserialize, Serialize};
@@ -72,6 +73,20 @@ pub enum Message<E: Wire, M: Wire> {
         /// The answer.
         page: Page,
     },
+    /// A replica that was told to have another one lead, and does not lead itself, asks its leader.
+    Lead {
+        /// Under what name, of this life of who asks.
+        order: (u32, Ticket),
+        /// The node that is to lead.
+        node: NodeId,
+    },
+    /// The answer.
+    Led {
+        /// To which.
+        order: (u32, Ticket),
+        /// What became of it.
+        result: Result<(), Refusal>,
+    },
 }
 
 impl<E: Wire, M: Wire + Said> Said for Message<E, M> {
@@ -81,6 +96,7 @@ impl<E: Wire, M: Wire + Said> Said for Message<E, M> {
             Message::Log(_) | Message::Chunk { .. } | Message::Listed { .. } => true,
             Message::Own(message) => message.carries(),
             Message::Want { .. } | Message::Gone { .. } | Message::List { .. } => false,
+            Message::Lead { .. } | Message::Led { .. } => false,
         }
     }
 }

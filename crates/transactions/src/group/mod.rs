@@ -8,6 +8,7 @@
 //! an earlier leader may have told anybody.
 
 mod message;
+mod orders;
 mod transfer;
 mod tuning;
 
@@ -27,6 +28,7 @@ use isochrone_replication::multipaxos::{self, log::Log};
 use isochrone_replication::order::{Member, Order as _, Setup, Step};
 use isochrone_replication::{Change, Refusal};
 use isochrone_store::versions::Versions;
+use orders::{Ended, Orders};
 use std::fmt::Debug;
 use std::hash::Hash;
 use std::sync::Arc;
@@ -207,6 +209,7 @@ pub struct Server<R: Rules> {
     offers: Offers<transfer::View<R>>,
     taking: Option<Pull>,
     staged: Option<Box<Staged<R>>>,
+    orders: Orders,
 }
 
 /// What a replica was opened with: it never changes, and says nothing to a hash.
@@ -254,7 +257,11 @@ impl<R: Rules> Server<R> {
         let log = &mut self.log;
         let answers = effects.lend(&mut self.loan, &Inner, |inner| input(log, inner));
         for (ticket, result) in answers {
-            effects.complete(ticket, result);
+            match self.orders.ended(ticket) {
+                Ended::Foreign(Some((asker, order))) => say(asker, Message::Led { order, result }, effects),
+                Ended::Foreign(None) => {}
+                Ended::Own => effects.complete(ticket, result),
+            }
         }
         self.advance(effects);
     }
@@ -366,6 +373,7 @@ impl<R: Rules> Process for Server<R> {
             offers: Offers::default(),
             taking: None,
             staged: None,
+            orders: Orders::default(),
         }
     }
 
@@ -409,6 +417,18 @@ impl<R: Rules> Process for Server<R> {
                     effects.send_ahead(from, Message::Listed { ask, page });
                 }
             }
+            Message::Lead { order, .. } if !self.log.leads() => {
+                say_ahead(from, Message::Led { order, result: Err(Refusal::NotLeader) }, effects);
+            }
+            Message::Lead { order, node } => {
+                let ticket = self.orders.begun(from, order);
+                self.with_log(effects, |log, inner| log.change(ticket, Change::Lead(node), inner));
+            }
+            Message::Led { order: (incarnation, ticket), result } => {
+                if incarnation == self.identity.incarnation && self.orders.answered(ticket) {
+                    effects.complete(ticket, result);
+                }
+            }
             // For clients.
             Message::Listed { .. } => {}
         }
@@ -420,7 +440,16 @@ impl<R: Rules> Process for Server<R> {
                 self.with_log(effects, |log, inner| log.change(ticket, change, inner));
             }
             Change::Resign => effects.complete_ahead(ticket, Ok(())),
-            Change::Lead(_) => effects.complete_ahead(ticket, Err(Refusal::NotLeader)),
+            Change::Lead(node) => match self.log.leader() {
+                Some(leader) => {
+                    if let Some(oldest) = self.orders.passed_on(ticket) {
+                        effects.complete_ahead(oldest, Err(Refusal::Busy));
+                    }
+                    let order = (self.identity.incarnation, ticket);
+                    say_ahead(leader, Message::Lead { order, node }, effects);
+                }
+                None => effects.complete_ahead(ticket, Err(Refusal::NotLeader)),
+            },
             // Where partitions stand is in the deployment file.
             Change::Add(_) | Change::Remove(_) => effects.complete_ahead(ticket, Err(Refusal::Impossible)),
         }
