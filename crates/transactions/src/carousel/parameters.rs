@@ -98,8 +98,8 @@ impl Tuning for Parameters {
         group::read_log(&mut self.log, reader);
         self.cpc = reader.boolean("fast_path", self.cpc);
         let reads = [("leader", Reads::Leader), ("local", Reads::Local), ("nearest", Reads::Nearest)];
-        let followers = if self.cpc { self.reads } else { Reads::Leader };
-        self.reads = reader.choice("reads", followers, &reads);
+        let default = if self.cpc { self.reads } else { Reads::Leader };
+        self.reads = reader.choice("reads", default, &reads);
         if self.reads != Reads::Leader && !self.cpc {
             reader.reject("reads", "is from followers, which want fast_path = true", "leave one of them out");
         }

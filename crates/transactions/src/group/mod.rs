@@ -455,6 +455,10 @@ impl<R: Rules> Process for Server<R> {
         }
     }
 
+    fn cancel(&mut self, ticket: Ticket, _: &mut Effects<Self>) {
+        self.orders.given_up(ticket);
+    }
+
     fn expire(&mut self, timer: Timer<R::Timer>, effects: &mut Effects<Self>) {
         match timer {
             Timer::Log(timer) => self.with_log(effects, |log, inner| log.expire(timer, inner)),

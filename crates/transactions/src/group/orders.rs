@@ -50,6 +50,11 @@ impl Orders {
         if self.waiting.len() > MOST { self.waiting.pop_first() } else { None }
     }
 
+    /// The host waits no longer.
+    pub(super) fn given_up(&mut self, ticket: Ticket) {
+        self.waiting.remove(&ticket);
+    }
+
     /// Whether the host still waits for the answer that has come.
     pub(super) fn answered(&mut self, ticket: Ticket) -> bool {
         self.waiting.remove(&ticket)
@@ -72,5 +77,7 @@ mod tests {
         let given_up: Vec<_> = (0..=MOST as u64).filter_map(|n| orders.passed_on(Ticket(n))).collect();
         assert_eq!(given_up, [Ticket(0)]);
         assert!(!orders.answered(Ticket(0)) && orders.answered(Ticket(1)) && !orders.answered(Ticket(1)));
+        orders.given_up(Ticket(2));
+        assert!(!orders.answered(Ticket(2)));
     }
 }
