@@ -1,17 +1,16 @@
 //! How a protocol of `transactions` is spoken with in commands, by trials and by nodes.
 
 use crate::speech;
-use isochrone_core::{Blob, Random, Stamp};
+use isochrone_core::{Blob, Stamp};
 use isochrone_node::gateway::{self, Abort, Step, Unfit};
 use isochrone_node::protocols::{Administration, Extent, Registration};
 use isochrone_replication::Change;
-use isochrone_sim::Admin;
 use isochrone_transactions::commands::{Answer, Ask, Served, values};
 use isochrone_transactions::directory::{Known, Place, Reach, Route};
 use isochrone_transactions::request::{Moved, Outcome, Read, Reason, Refusal, Request, Update};
 use isochrone_transactions::{Family, Placement};
 use isochrone_workload::simulated;
-use isochrone_workload::transactions::draw_move;
+use isochrone_workload::transactions::{draw_change, draw_move};
 use isochrone_workload::trial::Bridge;
 use std::any::Any;
 
@@ -27,9 +26,12 @@ pub(crate) fn bridge<F: Family>() -> Bridge<Served<F>> {
             Answer::Transaction(_) => simulated::Answer::Refused("a transaction is no command".to_owned()),
         },
         roles: &["server", "client"],
-        // Who replicates a partition is fixed for the life of a keyspace; who leads it is not.
-        spare: |_, _| {},
-        membership: hand_over::<F>,
+        spare: |placement, node| {
+            if F::LED {
+                placement.add_spare(node);
+            }
+        },
+        membership: draw_change,
         moves: |placement, random| draw_move(placement, random, Ask::Transaction),
         plant: Placement::plant,
     }
@@ -113,19 +115,6 @@ fn step(outcome: Outcome, stamp: Stamp) -> Step {
     }
 }
 
-/// A replica of some partition is told that another, or it, is to lead.
-fn hand_over<F: Family>(placement: &Placement<F>, random: &mut Random) -> Vec<Admin> {
-    if !F::LED {
-        return Vec::new();
-    }
-    let groups = &placement.map.groups;
-    let group = &groups[random.below(groups.len() as u64) as usize];
-    let next = group.members[random.below(group.members.len() as u64) as usize].process.node;
-    let change = if random.chance(0.5) { Change::Resign } else { Change::Lead(next) };
-    let order = |process| Admin::Request { process, request: Box::new(change) };
-    group.members.iter().map(|member| order(member.process)).collect()
-}
-
 /// Which partition holds which keys, as JSON: places in hexadecimal, or keys.
 fn ranges(known: &[Known]) -> String {
     let place = |place: &Place| match place {
@@ -155,7 +144,7 @@ fn ranges(known: &[Known]) -> String {
     format!("[\n{}\n]", known.iter().map(line).collect::<Vec<_>>().join(",\n"))
 }
 
-/// Leaders can be moved, and keys from one partition to another; who replicates a partition is in the deployment file.
+/// Where partitions have leaders.
 fn administer<F: Family>(what: &Administration) -> Option<Box<dyn Any + Send>> {
     let change = match what {
         Administration::MoveLeader(node) => Change::Lead(*node),
@@ -170,7 +159,8 @@ fn administer<F: Family>(what: &Administration) -> Option<Box<dyn Any + Send>> {
             return Some(Box::new(Ask::Transaction(Request::Move { reach, from, to })));
         }
         Administration::Ranges => return Some(Box::new(Ask::Transaction(Request::Survey))),
-        Administration::AddReplica(_) | Administration::RemoveReplica(_) => return None,
+        Administration::AddReplica(node) => Change::Add(*node),
+        Administration::RemoveReplica(node) => Change::Remove(*node),
     };
     F::LED.then(|| Box::new(change) as Box<dyn Any + Send>)
 }

@@ -66,7 +66,7 @@ struct Listing {
 }
 
 impl Listings {
-    /// Asks all replicas of a group, of which so many are to answer.
+    /// Asks all who may be replicas of a group, of which so many are to answer.
     pub(crate) fn ask<C: Process>(
         &mut self,
         ticket: Ticket,
@@ -76,8 +76,8 @@ impl Listings {
         effects: &mut Effects<C>,
     ) {
         self.open.insert(ticket, Listing { needed, pages: BTreeMap::new() });
-        for replica in group.members.iter() {
-            effects.send_ahead(replica.process, question.clone());
+        for replica in group.processes() {
+            effects.send_ahead(replica, question.clone());
         }
     }
 

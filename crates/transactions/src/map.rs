@@ -22,8 +22,10 @@ pub enum Split {
 /// A partition's replicas.
 #[derive(Clone, Eq, PartialEq, Hash, Debug)]
 pub struct Group {
-    /// The replicas by seat, which is the position.
+    /// The first replicas by seat, which is the position.
     pub members: Arc<[Member]>,
+    /// Those that wait to be added.
+    pub spares: Arc<[ProcessId]>,
 }
 
 impl Group {
@@ -31,6 +33,11 @@ impl Group {
     pub fn leader(&self) -> ProcessId {
         // A placement names at least one replica a partition.
         self.members[0].process
+    }
+
+    /// All who are replicas of it, or may ever be.
+    pub fn processes(&self) -> impl Iterator<Item = ProcessId> {
+        self.members.iter().map(|member| member.process).chain(self.spares.iter().copied())
     }
 }
 

@@ -47,7 +47,7 @@ impl<F: Family> Placement<F> {
                     process: ProcessId { node: *node, keyspace, partition, role: SERVER, instance: 0 },
                 }
             };
-            Group { members: nodes.iter().enumerate().map(member).collect() }
+            Group { members: nodes.iter().enumerate().map(member).collect(), spares: [].into() }
         };
         let groups = groups.iter().enumerate().map(group).collect();
         let rtt = clients.iter().flat_map(|(_, distances)| distances.rtt.iter().copied()).max();
@@ -61,6 +61,20 @@ impl<F: Family> Placement<F> {
             movable: false,
             mutation: None,
         }
+    }
+
+    /// One more node has a replica, of each partition that it has none of, which waits to be added.
+    pub fn add_spare(&mut self, node: NodeId) {
+        let keyspace = self.map.keyspace;
+        let group = |(at, group): (usize, &Group)| {
+            // There are at most 1,024.
+            let partition = PartitionId(at as u16);
+            let process = ProcessId { node, keyspace, partition, role: SERVER, instance: 0 };
+            let known = group.processes().any(|known| known == process);
+            let spares = group.spares.iter().copied().chain((!known).then_some(process)).collect();
+            Group { members: group.members.clone(), spares }
+        };
+        self.map.groups = self.map.groups.iter().enumerate().map(group).collect();
     }
 
     /// The same where keys can move, if there is anywhere to go.
@@ -96,10 +110,10 @@ impl<F: Family> Placement<F> {
     ) {
         let (map, parameters) = self.inside(parameters);
         for (at, group) in map.groups.iter().enumerate() {
-            for member in group.members.iter() {
+            for process in group.processes() {
                 // There are at most 1,024.
                 let partition = PartitionId(at as u16);
-                open(member.process, Server { map: map.clone(), partition, parameters });
+                open(process, Server { map: map.clone(), partition, parameters });
             }
         }
     }
@@ -160,22 +174,36 @@ impl<F: Family> Placement<F> {
         if !bounds.is_sorted_by(|a, b| a < b) {
             reader.reject("bounds", "do not ascend", "name each key once, in order");
         }
+        let groups = keyspace.groups();
+        let mut spares = Vec::new();
+        // Only a log says from which place on the members are others.
+        let names = if F::LED { reader.text("spares", "") } else { String::new() };
+        for name in names.split(',').map(str::trim).filter(|name| !name.is_empty()) {
+            match deployment.node_named(name) {
+                Some(node) if spares.contains(&node.id) => {
+                    reader.reject("spares", "names a node twice", "name each node once");
+                }
+                Some(node) if groups.iter().all(|group| group.contains(&node.id)) => {
+                    reader.reject("spares", "names a replica of every partition", "name other nodes");
+                }
+                Some(node) => spares.push(node.id),
+                None => reader.reject("spares", "names an unknown node", "name nodes of this file, \"a, b\""),
+            }
+        }
         reader.finish()?;
         let clients = nodes().map(|client| {
             let rtt = nodes().map(|node| far(client.id, node.id)).collect();
             let local = nodes().map(|node| node.region == client.region).collect();
             (client.id, Distances { rtt, local })
         });
-        let groups = keyspace.groups();
         let name = |node: &NodeId| deployment.node(*node).name.as_str();
         let named: Vec<_> =
             groups.iter().map(|group| group.iter().map(name).collect::<Vec<_>>().join(",")).collect();
         let mut fixed = vec![("placement", named.join("|")), ("bounds", divided)];
         parameters.fixed(&mut fixed);
-        Ok(Placement {
-            commands,
-            fixed,
-            ..Placement::new(keyspace.id, split, &groups, clients.collect(), parameters)
-        })
+        let placement = Placement::new(keyspace.id, split, &groups, clients.collect(), parameters);
+        let mut placement = Placement { commands, fixed, ..placement };
+        spares.into_iter().for_each(|node| placement.add_spare(node));
+        Ok(placement)
     }
 }

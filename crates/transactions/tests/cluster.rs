@@ -9,7 +9,9 @@ use isochrone_sim::{
 use isochrone_transactions::retry::Retry;
 use isochrone_transactions::{Distances, Family, Outcome, Placement, Request, Split, Transactional};
 use isochrone_workload::Window;
-use isochrone_workload::transactions::{Figures, Script, TransactionClients, Workload, draw_move, judge};
+use isochrone_workload::transactions::{
+    Figures, Script, TransactionClients, Workload, draw_change, draw_move, judge,
+};
 use std::collections::BTreeMap;
 
 /// How a fuzzed run is made.
@@ -42,6 +44,8 @@ pub struct Case<F: Family> {
     pub handovers: u64,
     /// How often keys are moved to another partition; then clients go by a directory.
     pub moves: u64,
+    /// How often who leads a partition or replicates it is changed; then each waits on the nodes where it has no replica.
+    pub changes: u64,
 }
 
 /// What a run came to.
@@ -82,6 +86,7 @@ impl<F: Family> Case<F> {
             isolated: 0,
             handovers: 0,
             moves: 0,
+            changes: 0,
         }
     }
 
@@ -96,6 +101,9 @@ impl<F: Family> Case<F> {
         let mut placement = self.placement(&delays, Span::from_nanos(far * 2), &mut random);
         if self.moves > 0 {
             placement = placement.movable();
+        }
+        if self.changes > 0 {
+            (1..nodes).for_each(|node| placement.add_spare(NodeId(node)));
         }
         let regions: Vec<String> = (0..nodes).map(|node| format!("r{node}")).collect();
         let regions: Vec<&str> = regions.iter().map(String::as_str).collect();
@@ -139,7 +147,11 @@ impl<F: Family> Case<F> {
             let placement = placement.clone();
             Box::new(move |random: &mut Random| draw_move(&placement, random, |request| request)) as Moves
         });
-        let mut driver = Counting { clients, counted: BTreeMap::new(), servers, moves };
+        let changes: Option<Moves> = (self.changes > 0).then(|| {
+            let placement = placement.clone();
+            Box::new(move |random: &mut Random| draw_change(&placement, random)) as Moves
+        });
+        let mut driver = Counting { clients, counted: BTreeMap::new(), servers, moves, changes };
         let report = simulation.run(&mut driver);
         if std::env::var_os("ISOCHRONE_TRACE").is_some() {
             eprintln!("{}", simulation.trace());
@@ -147,7 +159,7 @@ impl<F: Family> Case<F> {
         let plan = simulation.faults().clone();
         let Counting { clients, counted, .. } = driver;
         let figures = clients.figures().clone();
-        let mut wrong = clients.broken().into_iter().next();
+        let mut wrong = clients.broken().into_iter().chain(clients.unfinished()).next();
         let history = clients.into_history();
         if std::env::var_os("ISOCHRONE_HISTORY").is_some() {
             for (at, one) in history.list.iter().enumerate() {
@@ -222,7 +234,7 @@ impl<F: Family> Case<F> {
             let action = Action::Cut { links, held: random.chance(0.5) };
             plan.faults.push(Planned { at, length, kind: FaultKind::Partition, action });
         }
-        for _ in 0..self.handovers + self.moves {
+        for _ in 0..self.handovers + self.moves + self.changes {
             let at = Span::from_millis(random.below(7_500));
             let (kind, action) = (FaultKind::Membership, Action::Membership);
             plan.faults.push(Planned { at, length: Span::ZERO, kind, action });
@@ -237,9 +249,10 @@ struct Counting {
     counted: BTreeMap<&'static str, u64>,
     servers: Vec<ProcessId>,
     moves: Option<Moves>,
+    changes: Option<Moves>,
 }
 
-/// Draws a move of keys, and the client that is asked for it.
+/// Draws what is ordered, and the processes that are told so.
 type Moves = Box<dyn FnMut(&mut Random) -> Vec<Admin>>;
 
 impl<F: Family> Driver<Transactional<F>> for Counting {
@@ -268,6 +281,9 @@ impl<F: Family> Driver<Transactional<F>> for Counting {
     fn admin(&mut self, _: Instant, random: &mut Random) -> Vec<Admin> {
         if let Some(moves) = self.moves.as_mut().filter(|_| random.chance(0.7)) {
             return moves(random);
+        }
+        if let Some(changes) = self.changes.as_mut().filter(|_| random.chance(0.8)) {
+            return changes(random);
         }
         let mut any = || self.servers[random.below(self.servers.len() as u64) as usize];
         let (partition, process) = (any().partition, any());

@@ -39,6 +39,8 @@ pub struct Alone<F: Family> {
     pub matrix: Matrix,
     pub groups: Vec<Vec<u16>>,
     pub tune: fn(&mut F::Parameters),
+    /// Nodes with a replica, of each partition that has none there, that waits to be added.
+    pub spares: Vec<u16>,
     /// Nodes that are down when the client begins.
     pub dead: Vec<u16>,
     /// What a line carries, bytes a second.
@@ -65,7 +67,7 @@ impl Does {
 impl<F: Family> Alone<F> {
     pub fn new(matrix: Matrix, groups: &[[u16; 3]]) -> Alone<F> {
         let groups = groups.iter().map(|group| group.to_vec()).collect();
-        Alone { matrix, groups, tune: |_| {}, dead: Vec::new(), bandwidth: None }
+        Alone { matrix, groups, tune: |_| {}, spares: Vec::new(), dead: Vec::new(), bandwidth: None }
     }
 
     pub fn placement(&self) -> Placement<F> {
@@ -86,7 +88,9 @@ impl<F: Family> Alone<F> {
             self.groups.iter().map(|group| group.iter().map(|node| NodeId(*node)).collect()).collect();
         let mut parameters = F::defaults(rtt_max);
         (self.tune)(&mut parameters);
-        Placement::new(KeyspaceId(1), split, &groups, clients.collect(), parameters)
+        let mut placement = Placement::new(KeyspaceId(1), split, &groups, clients.collect(), parameters);
+        self.spares.iter().for_each(|node| placement.add_spare(NodeId(*node)));
+        placement
     }
 
     pub fn simulation(&self) -> Simulation<Transactional<F>> {

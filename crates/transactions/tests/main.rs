@@ -7,6 +7,7 @@ mod cluster;
 mod commands;
 mod crashes;
 mod latency;
+mod members;
 mod moves;
 mod script;
 mod slow_lines;

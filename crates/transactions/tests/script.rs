@@ -82,6 +82,15 @@ impl<F: Family> Play<F> {
         }
     }
 
+    /// Every replica of a partition that runs is told of a change, which who leads makes.
+    pub fn change(&mut self, partition: u16, change: Change) {
+        for process in self.placement.map.group(PartitionId(partition)).clone().processes() {
+            if self.cluster.is_up(process.node) {
+                self.cluster.administer(process, Ticket(0), Box::new(change));
+            }
+        }
+    }
+
     /// Asks the client of a region.
     pub fn ask(&mut self, region: u16, request: Request) -> Ticket {
         self.tickets += 1;

@@ -326,7 +326,7 @@ pub(crate) fn config<W>(deployment: &Deployment, terms: &Terms<W>, seed: u64) ->
 }
 
 /// Another machine beside node `twin`.
-fn add_node(config: &mut Config, twin: usize) {
+pub(crate) fn add_node(config: &mut Config, twin: usize) {
     let region = config.nodes[twin].region;
     config.nodes.push(NodeConfig { sessions: Some(0), ..NodeConfig::new("spare", region) });
     let near = Span::from_micros(250);

@@ -301,7 +301,8 @@ impl Cluster {
         };
         let (keyspace, notes, answer) = (self.keyspace, self.notes.0.clone(), name.clone());
         std::thread::spawn(move || {
-            let order = |respond| Control::Administer(keyspace, Administration::MoveLeader(target), respond);
+            let what = Administration::MoveLeader(target);
+            let order = |respond| Control::Administer(keyspace, None, what, respond);
             let text = match orders.ask(order) {
                 Ok(done) => format!("{answer}: {done}"),
                 Err(why) => format!("{answer} does not lead: {why}"),

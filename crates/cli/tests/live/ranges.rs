@@ -334,7 +334,7 @@ fn what_a_protocol_does_not_do_is_refused_with_the_reason() {
         ("epaxos", "/admin/move-leader", "no replica of this protocol leads"),
         ("mencius", "/admin/move-leader", "no replica of this protocol leads"),
         ("tapir", "/admin/move-leader", "none of its replicas leads"),
-        ("2pc", "/admin/add-replica", "its replicas are those of the deployment file"),
+        ("tapir", "/admin/add-replica", "its replicas are those of the deployment file"),
     ] {
         let folder = tempfile::tempdir().unwrap();
         let nodes = nodes(1);

@@ -1,8 +1,6 @@
 //! A node that has lost its disk is replaced by another, as `docs/operations.md` says.
 
-use super::processes::{
-    TOKEN, client, deployment, deployment_of, leader, node, nodes, outcome, serves, until,
-};
+use super::processes::{TOKEN, client, deployment_of, leader, node, nodes, outcome, serves, until};
 use super::resp::{Client, Reply};
 use std::fs;
 use std::io::{Read, Write};
@@ -23,22 +21,43 @@ pub fn order(http: SocketAddr, what: &str, replica: &str) -> Result<String, Stri
     if text.starts_with("HTTP/1.1 200") { Ok(text) } else { Err(text) }
 }
 
+/// Keys of several partitions, where there are such.
+const KEYS: [&str; 4] = ["precious", "dear", "costly", "valued"];
+
 #[test]
 fn a_lost_node_is_replaced_and_then_another_may_be_lost() {
+    replaced("multipaxos", 1);
+}
+
+#[test]
+fn a_lost_node_of_transactions_is_replaced_and_then_another_may_be_lost() {
+    replaced("2pc", 3);
+}
+
+#[test]
+fn a_lost_node_of_transactions_that_votes_settle_is_replaced_and_then_another_may_be_lost() {
+    replaced("carousel-fast", 3);
+}
+
+fn replaced(protocol: &str, partitions: u16) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path();
     let addresses = nodes(4);
-    let file = deployment(path, "cluster.toml", "replace", &addresses);
+    let file = deployment_of(path, "cluster.toml", "replace", &addresses, protocol);
     let text = fs::read_to_string(&file).unwrap();
-    let more = "replicas = [\"n0\", \"n1\", \"n2\"]\nparameters = { spares = \"n3\" }\n";
-    fs::write(&file, text + more).unwrap();
+    let more = format!(
+        "replicas = [\"n0\", \"n1\", \"n2\"]\npartitions = {partitions}\nparameters = {{ spares = \"n3\" }}\n"
+    );
+    fs::write(&file, text + &more).unwrap();
     let mut first: Vec<_> = (0..3).map(|index| node(&file, index, path)).collect();
 
     let write = |index: usize, value: &str| {
-        until("a write", || {
-            let mut client = Client::connect(addresses[index].redis).ok()?;
-            matches!(client.ask(&["SET", "precious", value]), Ok(Reply::Text(_))).then_some(())
-        });
+        for key in KEYS {
+            until("a write", || {
+                let mut client = Client::connect(addresses[index].redis).ok()?;
+                matches!(client.ask(&["SET", key, value]), Ok(Reply::Text(_))).then_some(())
+            });
+        }
     };
     write(1, "before");
 
@@ -79,11 +98,13 @@ fn a_lost_node_is_replaced_and_then_another_may_be_lost() {
     assert_eq!(first[1].end(), None);
     write(2, "after");
     let mut client = client(addresses[3].redis);
-    let found = until("a read", || match client.ask(&["GET", "precious"]) {
-        Ok(Reply::Text(text)) => Some(text),
-        _ => None,
-    });
-    assert_eq!(found, "after");
+    for key in KEYS {
+        let found = until("a read", || match client.ask(&["GET", key]) {
+            Ok(Reply::Text(text)) => Some(text),
+            _ => None,
+        });
+        assert_eq!(found, "after");
+    }
 }
 
 /// D-2: a witness that has lost what it held is no witness of the same master any more, and neither is its node a copy;

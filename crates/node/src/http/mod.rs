@@ -173,7 +173,12 @@ struct About {
     keyspace: String,
     /// The node's name.
     node: String,
+    /// The only partition that is meant; else all of which this node has a replica.
+    partition: Option<u16>,
 }
+
+const ABOUT_FORM: &str =
+    "send {\"keyspace\": \"...\", \"node\": \"...\"}, with \"partition\": 0 for one partition alone";
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -282,7 +287,7 @@ async fn move_range(
     };
     let [from, to] = [range.from, range.to].map(PartitionId);
     let what = Administration::MoveRange { extent, from, to };
-    order_for(state, MOVE_TIME, |respond| Control::Administer(keyspace, what, respond)).await
+    order_for(state, MOVE_TIME, |respond| Control::Administer(keyspace, None, what, respond)).await
 }
 
 /// The keyspace of this name.
@@ -314,7 +319,7 @@ async fn ranges(
         Ok(keyspace) => keyspace,
         Err(refusal) => return refusal.into_response(),
     };
-    order(state, |respond| Control::Administer(keyspace, Administration::Ranges, respond)).await
+    order(state, |respond| Control::Administer(keyspace, None, Administration::Ranges, respond)).await
 }
 
 async fn stop_process(
@@ -348,9 +353,9 @@ async fn about((shared, from, headers, body): Call, what: fn(NodeId) -> Administ
         Err(refusal) => return refusal.into_response(),
     };
     let bad = |why: String| (StatusCode::BAD_REQUEST, why).into_response();
-    let About { keyspace, node } = match serde_json::from_slice(&body) {
+    let About { keyspace, node, partition } = match serde_json::from_slice(&body) {
         Ok(about) => about,
-        Err(error) => return bad(format!("{error}; send {{\"keyspace\": \"...\", \"node\": \"...\"}}\n")),
+        Err(error) => return bad(format!("{error}; {ABOUT_FORM}\n")),
     };
     let keyspace = match known(state, &keyspace) {
         Ok(keyspace) => keyspace,
@@ -359,7 +364,8 @@ async fn about((shared, from, headers, body): Call, what: fn(NodeId) -> Administ
     let Some(node) = state.nodes.get(&node).copied() else {
         return bad(format!("there is no node {node:?}\n"));
     };
-    order(state, |respond| Control::Administer(keyspace, what(node), respond)).await
+    let partition = partition.map(PartitionId);
+    order(state, |respond| Control::Administer(keyspace, partition, what(node), respond)).await
 }
 
 /// Whether this caller may change anything.

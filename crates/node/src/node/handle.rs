@@ -106,7 +106,7 @@ impl NodeHandle {
     /// # Errors
     /// Why it was not done.
     pub fn administer(&self, keyspace: KeyspaceId, what: Administration) -> Result<String, String> {
-        self.orders().ask(|respond| Control::Administer(keyspace, what, respond))
+        self.orders().ask(|respond| Control::Administer(keyspace, None, what, respond))
     }
 
     /// Whether it still runs: false once it has failed or was stopped.

@@ -37,7 +37,7 @@ use crate::protocols::{Administration, Protocols};
 use crate::shard::Shard;
 use crate::snapshots::SnapshotThread;
 pub(crate) use clients::KEEP_ALIVE;
-use isochrone_core::{Fact, Instant, KeyspaceId, ProcessId, Span, Ticket};
+use isochrone_core::{Fact, Instant, KeyspaceId, PartitionId, ProcessId, Span, Ticket};
 use mio::Token;
 use rustc_hash::FxHashMap;
 use rustls::ServerConfig;
@@ -68,7 +68,7 @@ pub enum Control {
     /// Stop a process; answers whether it ran.
     StopProcess(ProcessId, Responder),
     /// Ask the replica of a keyspace on this node.
-    Administer(KeyspaceId, Administration, Responder),
+    Administer(KeyspaceId, Option<PartitionId>, Administration, Responder),
 }
 
 /// Takes the answer to an order; never blocks.
@@ -282,20 +282,29 @@ impl Reactor {
                 Some(_) => Ok(format!("{id} is stopped")),
                 None => Err(format!("{id} does not run on this node")),
             }),
-            Control::Administer(keyspace, what, respond) => self.administer(keyspace, &what, respond),
+            Control::Administer(keyspace, partition, what, respond) => {
+                self.administer(keyspace, partition, &what, respond);
+            }
         }
     }
 
-    /// Asks this node's replica; of a keyspace in partitions, that of each.
-    fn administer(&mut self, keyspace: KeyspaceId, what: &Administration, respond: Responder) {
+    /// Asks this node's replica; of a keyspace in partitions, that of each, or of the one that is named.
+    fn administer(
+        &mut self,
+        keyspace: KeyspaceId,
+        partition: Option<PartitionId>,
+        what: &Administration,
+        respond: Responder,
+    ) {
         if what.of_client() {
             return self.ask_client(keyspace, what, respond);
         }
         let Some((protocol, servers)) = self.reporter.servers(keyspace) else {
             return respond(Err(format!("this node holds no replica of {}", self.clients.called(keyspace))));
         };
+        let named = |of: &ProcessId| partition.is_none_or(|partition| of.partition == partition);
         let mut asked = Vec::new();
-        for of in servers {
+        for of in servers.into_iter().filter(named) {
             let Some(request) = self.protocols.administer(protocol, what) else {
                 return respond(Err(what.unknown_to(protocol)));
             };
@@ -307,7 +316,8 @@ impl Reactor {
         }
         if asked.is_empty() {
             let keyspace = self.clients.called(keyspace);
-            return respond(Err(format!("no replica of {keyspace} on this node takes this")));
+            let of = partition.map_or_else(String::new, |partition| format!("partition {} of ", partition.0));
+            return respond(Err(format!("no replica of {of}{keyspace} on this node takes this")));
         }
         let partitions: Vec<_> = asked.iter().map(|(_, partition)| *partition).collect();
         for ((ticket, _), responder) in asked.into_iter().zip(orders::gather(&partitions, respond)) {
@@ -344,7 +354,7 @@ impl Reactor {
             );
             for keyspace in self.reporter.led() {
                 let nobody: Responder = Box::new(|_| {});
-                self.administer(keyspace, &Administration::StepDown, nobody);
+                self.administer(keyspace, None, &Administration::StepDown, nobody);
             }
         } else {
             tracing::info!("stopping with all others: no new clients, commands under way are answered");

@@ -49,6 +49,18 @@ impl Verdict {
     }
 }
 
+/// When a vote was cast. Only votes of one term and of the same members count together: those of a term leave their mark
+/// in the lists of the next one's leader, who asks the members of then.
+#[derive(Copy, Clone, Eq, PartialEq, Hash, Debug, Serialize, Deserialize)]
+pub struct Under {
+    /// The term.
+    pub term: Ballot,
+    /// How many changes led to the members.
+    pub version: u32,
+    /// How many they are.
+    pub members: u8,
+}
+
 /// A replica's own prepare decision, which it never changes (I12).
 #[derive(Clone, Eq, PartialEq, Hash, Debug, Serialize, Deserialize)]
 pub struct Vote {
@@ -110,8 +122,8 @@ pub enum Word {
         partition: PartitionId,
         /// The voter's seat.
         replica: ReplicaId,
-        /// The term it voted in.
-        term: Ballot,
+        /// The term it voted in, and who the members were.
+        under: Under,
         /// Whether it leads in that term.
         leads: bool,
         /// Its decision.

@@ -23,4 +23,6 @@ isochrone_core::mutations! {
     AdoptAll = "adopt-all",
     /// A new leader adopts no votes.
     AdoptNone = "adopt-none",
+    /// The leader's votes count although the members are about to change.
+    ChangeIgnored = "change-ignored",
 }

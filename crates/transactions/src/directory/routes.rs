@@ -246,7 +246,7 @@ mod tests {
     use isochrone_core::Random;
 
     fn map(partitions: usize) -> Map {
-        let group = Group { members: [].into() };
+        let group = Group { members: [].into(), spares: [].into() };
         let groups = vec![group; partitions].into();
         Map { keyspace: KeyspaceId(1), split: Split::Named, groups }
     }

@@ -3,11 +3,12 @@
 use crate::listing::{Page, Query};
 use crate::said::Said;
 use isochrone_core::command::{Access, Touch};
-use isochrone_core::{Blob, CommandId, Fact, Mark, NodeId, Ticket, Wire};
-use isochrone_replication::Refusal;
+use isochrone_core::{Blob, CommandId, Fact, Mark, Ticket, Wire};
 use isochrone_replication::multipaxos::log;
-use isochrone_replication::order::Ordered;
+use isochrone_replication::order::{Member, Ordered};
+use isochrone_replication::{Change, Refusal};
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 
 /// An entry of the log.
 #[derive(Clone, Eq, PartialEq, Hash, Debug, Serialize, Deserialize)]
@@ -73,19 +74,27 @@ pub enum Message<E: Wire, M: Wire> {
         /// The answer.
         page: Page,
     },
-    /// A replica that was told to have another one lead, and does not lead itself, asks its leader.
-    Lead {
+    /// A replica that was told to change who leads or who the members are, and does not lead itself, asks its leader.
+    Administer {
         /// Under what name, of this life of who asks.
         order: (u32, Ticket),
-        /// The node that is to lead.
-        node: NodeId,
+        /// What is to change.
+        change: Change,
     },
     /// The answer.
-    Led {
+    Administered {
         /// To which.
         order: (u32, Ticket),
         /// What became of it.
         result: Result<(), Refusal>,
+    },
+    /// Who the members of the sender's group are, by its log: to others who speak with it, once they are no more those
+    /// of the deployment file.
+    Members {
+        /// How many changes led there.
+        version: u32,
+        /// They.
+        members: Arc<[Member]>,
     },
 }
 
@@ -96,7 +105,7 @@ impl<E: Wire, M: Wire + Said> Said for Message<E, M> {
             Message::Log(_) | Message::Chunk { .. } | Message::Listed { .. } => true,
             Message::Own(message) => message.carries(),
             Message::Want { .. } | Message::Gone { .. } | Message::List { .. } => false,
-            Message::Lead { .. } | Message::Led { .. } => false,
+            Message::Administer { .. } | Message::Administered { .. } | Message::Members { .. } => false,
         }
     }
 }

@@ -16,19 +16,20 @@ pub use message::{Entry, Message, Note, Record, Timer};
 pub(crate) use tuning::{log_for_rtt, read_log};
 
 use crate::census::{self, Census};
-use crate::family::{self, Tuning};
+use crate::family::{self, SERVER, Tuning};
 use crate::listing::{Listings, Page, Query};
 use crate::map::Map;
 use crate::said::{Said, say, say_ahead};
 use isochrone_core::{
-    Ballot, Blob, CommandId, Effects, Export, Identity, Instant, Loan, Malformed, Offers, PartitionId,
-    Process, ProcessId, Pull, Quorums, ReplicaId, Snapshot, Span, Stamp, Ticket, Wire, Wrap, wire,
+    Ballot, Blob, CommandId, Effects, Export, Fact, Identity, Instant, Loan, Malformed, NodeId, Offers,
+    PartitionId, Process, ProcessId, Pull, ReplicaId, Snapshot, Span, Stamp, Ticket, Wire, Wrap, wire,
 };
-use isochrone_replication::multipaxos::{self, log::Log};
+use isochrone_replication::multipaxos::{self, log::Configuration, log::Log};
 use isochrone_replication::order::{Member, Order as _, Setup, Step};
 use isochrone_replication::{Change, Refusal};
 use isochrone_store::versions::Versions;
 use orders::{Ended, Orders};
+use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::hash::Hash;
 use std::sync::Arc;
@@ -61,13 +62,20 @@ pub trait Rules: Clone + Hash + Send + 'static {
     fn replay(&mut self, record: Self::Record);
     /// Begins to act.
     fn start(&mut self, turn: &mut Turn<'_, Self>);
-    /// This replica leads from now on; entries of earlier leaders may still come.
+    /// This replica leads from now on; entries of earlier leaders may still come. A change of the members that one of
+    /// them has begun is decided.
     fn lead(&mut self, turn: &mut Turn<'_, Self>);
     /// It leads no more: what it appended and has not seen may never come.
     fn follow(&mut self, turn: &mut Turn<'_, Self>);
     /// The next entry has its place. The replicated state it makes must not depend on `turn`, which is absent before
     /// the start.
     fn apply(&mut self, entry: &Self::Entry, turn: Option<&mut Turn<'_, Self>>);
+    /// Whether the members may change: all that rests on who they were is in the log.
+    fn settled(&self) -> bool {
+        true
+    }
+    /// Another group has these members, after so many changes.
+    fn learn(&mut self, group: PartitionId, version: u32, members: &Arc<[Member]>);
     /// A message has come.
     fn receive(&mut self, from: ProcessId, message: Self::Message, turn: &mut Turn<'_, Self>);
     /// A timer has run out.
@@ -92,7 +100,8 @@ pub trait Rules: Clone + Hash + Send + 'static {
     fn check(&self) {}
 }
 
-/// Asks all replicas of a partition which keys it has.
+/// Asks the replicas of a partition which keys it has. One answer will do, of whichever replica: what it applied before the
+/// fence is what every other has there, and whatever wrote a key without having read the fence had ended before it.
 pub(crate) fn list<E: Wire, M: Wire, C: Process<Message = Message<E, M>>>(
     listings: &mut Listings,
     map: &Map,
@@ -101,11 +110,8 @@ pub(crate) fn list<E: Wire, M: Wire, C: Process<Message = Message<E, M>>>(
     query: &Query,
     effects: &mut Effects<C>,
 ) {
-    let group = map.group(partition);
-    // Any majority will do: the log has decided what is to be known.
-    let needed = Quorums::majority(group.members.len());
     let question = Message::List { ask, query: query.clone() };
-    listings.ask(Ticket(ask.sequence), group, needed, &question, effects);
+    listings.ask(Ticket(ask.sequence), map.group(partition), 1, &question, effects);
 }
 
 /// What is said under these rules.
@@ -120,6 +126,8 @@ pub struct Turn<'a, R: Rules> {
     ballot: Ballot,
     leads: bool,
     leader: Option<ProcessId>,
+    configuration: Arc<Configuration>,
+    changes: bool,
 }
 
 impl<R: Rules> Turn<'_, R> {
@@ -151,6 +159,21 @@ impl<R: Rules> Turn<'_, R> {
     /// Who leads, as far as is known here.
     pub fn leader(&self) -> Option<ProcessId> {
         if self.leads { Some(self.me()) } else { self.leader }
+    }
+
+    /// Who the members are, as far as is decided and known here.
+    pub fn configuration(&self) -> &Configuration {
+        &self.configuration
+    }
+
+    /// The seat of this replica, if it is a member.
+    pub fn seat(&self) -> Option<ReplicaId> {
+        self.configuration.seat(self.me())
+    }
+
+    /// Whether this leader is about to change who the members are: what it appends from now on may lie behind that.
+    pub fn changes(&self) -> bool {
+        self.changes
     }
 
     /// Puts an entry into the log, behind all that were put there before: only who leads may.
@@ -186,7 +209,7 @@ impl<R: Rules> Turn<'_, R> {
 
     /// Counts something for the metrics.
     pub fn count(&mut self, what: &'static str) {
-        self.effects.mark(Note::Fact(isochrone_core::Fact::Counted(what)));
+        self.effects.mark(Note::Fact(Fact::Counted(what)));
     }
 }
 
@@ -210,7 +233,14 @@ pub struct Server<R: Rules> {
     taking: Option<Pull>,
     staged: Option<Box<Staged<R>>>,
     orders: Orders,
+    /// Whom this replica has told of members other than those of the file, of which and when.
+    informed: BTreeMap<ProcessId, (u32, Instant)>,
+    /// The nodes of the members that the host was last told of.
+    told_members: Arc<[NodeId]>,
 }
+
+/// Who speaks with a group whose members have changed is told again so often: it may have begun anew since.
+const INFORM_EVERY: Span = Span::from_secs(1);
 
 /// What a replica was opened with: it never changes, and says nothing to a hash.
 #[derive(Clone)]
@@ -257,18 +287,66 @@ impl<R: Rules> Server<R> {
         let log = &mut self.log;
         let answers = effects.lend(&mut self.loan, &Inner, |inner| input(log, inner));
         for (ticket, result) in answers {
-            match self.orders.ended(ticket) {
-                Ended::Foreign(Some((asker, order))) => say(asker, Message::Led { order, result }, effects),
-                Ended::Foreign(None) => {}
-                Ended::Own => effects.complete(ticket, result),
-            }
+            self.answer(ticket, result, effects);
         }
         self.advance(effects);
     }
 
+    fn answer(&mut self, ticket: Ticket, result: Result<(), Refusal>, effects: &mut Effects<Self>) {
+        match self.orders.ended(ticket) {
+            Ended::Foreign(Some((asker, order))) => {
+                say(asker, Message::Administered { order, result }, effects);
+            }
+            Ended::Foreign(None) => {}
+            Ended::Own => effects.complete(ticket, result),
+        }
+    }
+
+    /// The leader is to change who leads, or who the members are. What was appended before goes before a change of these,
+    /// whatever a vote for it has told others (see [`Turn::changes`]).
+    fn change(&mut self, ticket: Ticket, change: Change, effects: &mut Effects<Self>) {
+        if matches!(change, Change::Add(_) | Change::Remove(_)) {
+            if self.reign.is_none() || !self.rules.settled() {
+                return self.answer(ticket, Err(Refusal::Busy), effects);
+            }
+            self.flush(effects);
+            if !self.appended.is_empty() {
+                return self.answer(ticket, Err(Refusal::Overloaded), effects);
+            }
+        }
+        self.with_log(effects, |log, inner| log.change(ticket, change, inner));
+    }
+
+    /// Tells who speaks with this group who its members are, where they are not those of the file.
+    fn inform(&mut self, to: ProcessId, effects: &mut Effects<Self>) {
+        let (version, now) = (self.log.configuration().version(), effects.now());
+        if version == 0 || to.role == SERVER && to.partition == self.identity.process.partition {
+            return;
+        }
+        let told = self.informed.get(&to);
+        if told.is_some_and(|(told, at)| *told == version && now.since(*at) < INFORM_EVERY) {
+            return;
+        }
+        self.informed.insert(to, (version, now));
+        let members = self.log.configuration().members().into();
+        // What is decided is so whatever this replica forgets.
+        say_ahead(to, Message::Members { version, members }, effects);
+    }
+
+    /// Tells the host who the members are, where that is news.
+    fn mark_members(&mut self, effects: &mut Effects<Self>) {
+        let nodes = || self.log.configuration().members().iter().map(|member| member.process.node);
+        if !nodes().eq(self.told_members.iter().copied()) {
+            self.told_members = nodes().collect();
+            effects.mark(Note::Fact(Fact::Members(self.told_members.clone())));
+        }
+    }
+
     /// Tells the rules what has changed, and what was decided.
     fn advance(&mut self, effects: &mut Effects<Self>) {
-        let reign = self.log.leads().then(|| self.log.ballot());
+        // Until it is decided nobody knows who the members are that a new leader is to ask.
+        let open = self.reign.is_none() && self.log.inherits_change();
+        let reign = (self.log.leads() && !open).then(|| self.log.ballot());
         if reign != self.reign {
             if self.reign.is_some() {
                 self.appended.clear();
@@ -283,7 +361,7 @@ impl<R: Rules> Server<R> {
         while let Some(step) = self.log.step(effects.now()) {
             let Step::Decided(decided) = step else { continue };
             let (position, digest) = (decided.position, decided.digest);
-            effects.mark(Note::Fact(isochrone_core::Fact::Decided { position, digest }));
+            effects.mark(Note::Fact(Fact::Decided { position, digest }));
             self.fold(&decided.values, digest);
             for entry in decided.values.iter() {
                 self.with_rules(effects, |rules, turn| rules.apply(&entry.0, Some(turn)));
@@ -297,7 +375,7 @@ impl<R: Rules> Server<R> {
 
     fn mark_applied(&self, effects: &mut Effects<Self>) {
         let (position, digest) = (self.applied, Some(self.digest));
-        effects.mark(Note::Fact(isochrone_core::Fact::Applied { position, digest }));
+        effects.mark(Note::Fact(Fact::Applied { position, digest }));
     }
 
     /// As the part of [`Server::advance`] before the start: nobody is told anything.
@@ -326,6 +404,8 @@ impl<R: Rules> Server<R> {
             ballot: self.log.ballot(),
             leads: self.reign.is_some() && self.log.leads(),
             leader: self.log.leader(),
+            configuration: self.log.configuration().clone(),
+            changes: self.log.changes(),
         };
         input(&mut self.rules, &mut turn);
     }
@@ -374,6 +454,8 @@ impl<R: Rules> Process for Server<R> {
             taking: None,
             staged: None,
             orders: Orders::default(),
+            informed: BTreeMap::new(),
+            told_members: Arc::default(),
         }
     }
 
@@ -406,25 +488,29 @@ impl<R: Rules> Process for Server<R> {
         match message {
             Message::Log(message) => self.with_log(effects, |log, inner| log.receive(from, message, inner)),
             Message::Own(message) => {
+                self.inform(from, effects);
                 self.with_rules(effects, |rules, turn| rules.receive(from, message, turn));
             }
+            Message::Members { version, members } => self.rules.learn(from.partition, version, &members),
             Message::Want { position, index, again } => self.on_want(from, position, index, again, effects),
             Message::Chunk { position, index, chunk } => self.on_chunk(from, position, index, chunk, effects),
             Message::Gone { position } => self.on_gone(from, position, effects),
             Message::List { ask, query } => {
-                if let Some(page) = self.rules.list(&query) {
+                let member = self.log.configuration().seat(self.identity.process).is_some();
+                if let Some(page) = self.rules.list(&query).filter(|_| member) {
                     // What was applied is decided.
                     effects.send_ahead(from, Message::Listed { ask, page });
                 }
             }
-            Message::Lead { order, .. } if !self.log.leads() => {
-                say_ahead(from, Message::Led { order, result: Err(Refusal::NotLeader) }, effects);
+            Message::Administer { order, .. } if !self.log.leads() => {
+                let result = Err(Refusal::NotLeader);
+                say_ahead(from, Message::Administered { order, result }, effects);
             }
-            Message::Lead { order, node } => {
+            Message::Administer { order, change } => {
                 let ticket = self.orders.begun(from, order);
-                self.with_log(effects, |log, inner| log.change(ticket, Change::Lead(node), inner));
+                self.change(ticket, change, effects);
             }
-            Message::Led { order: (incarnation, ticket), result } => {
+            Message::Administered { order: (incarnation, ticket), result } => {
                 if incarnation == self.identity.incarnation && self.orders.answered(ticket) {
                     effects.complete(ticket, result);
                 }
@@ -435,23 +521,19 @@ impl<R: Rules> Process for Server<R> {
     }
 
     fn request(&mut self, ticket: Ticket, change: Change, effects: &mut Effects<Self>) {
-        match change {
-            Change::Lead(_) | Change::Resign if self.log.leads() => {
-                self.with_log(effects, |log, inner| log.change(ticket, change, inner));
-            }
-            Change::Resign => effects.complete_ahead(ticket, Ok(())),
-            Change::Lead(node) => match self.log.leader() {
-                Some(leader) => {
-                    if let Some(oldest) = self.orders.passed_on(ticket) {
-                        effects.complete_ahead(oldest, Err(Refusal::Busy));
-                    }
-                    let order = (self.identity.incarnation, ticket);
-                    say_ahead(leader, Message::Lead { order, node }, effects);
+        if self.log.leads() {
+            return self.change(ticket, change, effects);
+        }
+        match self.log.leader() {
+            _ if change == Change::Resign => effects.complete_ahead(ticket, Ok(())),
+            Some(leader) => {
+                if let Some(oldest) = self.orders.passed_on(ticket) {
+                    effects.complete_ahead(oldest, Err(Refusal::Busy));
                 }
-                None => effects.complete_ahead(ticket, Err(Refusal::NotLeader)),
-            },
-            // Where partitions stand is in the deployment file.
-            Change::Add(_) | Change::Remove(_) => effects.complete_ahead(ticket, Err(Refusal::Impossible)),
+                let order = (self.identity.incarnation, ticket);
+                say_ahead(leader, Message::Administer { order, change }, effects);
+            }
+            None => effects.complete_ahead(ticket, Err(Refusal::NotLeader)),
         }
     }
 
@@ -485,6 +567,7 @@ impl<R: Rules> Process for Server<R> {
             }
         }
         self.census.tell(self.rules.store().count(), Note::Fact, effects);
+        self.mark_members(effects);
     }
 
     /// None while a peer's state is coming in: its chunks are in the journal and in no snapshot.

@@ -1,4 +1,4 @@
-//! Orders about who leads that another replica was given, and asks its leader to carry out.
+//! Orders about who leads and who the members are that another replica was given, and asks its leader to carry out.
 
 use isochrone_core::{ProcessId, Ticket};
 use std::collections::{BTreeMap, BTreeSet};

@@ -209,6 +209,8 @@ impl<R: Rules> Server<R> {
             ballot: self.log.ballot(),
             leads: false,
             leader: self.log.leader(),
+            configuration: self.log.configuration().clone(),
+            changes: false,
         });
         self.rules.install(rules, turn.as_mut());
         true

@@ -406,7 +406,7 @@ mod tests {
         };
         let me = process(crate::SERVER);
         let members = [Member { replica: ReplicaId(0), process: me }].into();
-        let groups = [Group { members }].into();
+        let groups = [Group { members, spares: [].into() }].into();
         let map = Map { keyspace: KeyspaceId(1), split: Split::Hash, groups };
         let parameters = Parameters::for_rtt(Span::from_millis(10));
         let setup = family::Server { map, partition: PartitionId(0), parameters };

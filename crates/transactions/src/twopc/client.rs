@@ -149,7 +149,7 @@ impl Client {
         let Some(open) = self.open.get(&sequence) else { return };
         let Some(keys) = open.keys.get(&partition) else { return };
         let (txn, start, keys) = (self.name(sequence), open.start, keys.clone());
-        for to in self.leaders.ask(partition, open.attempts) {
+        for to in self.leaders.ask(partition, open.attempts > 0) {
             let keys = keys.clone();
             say(to, group::Message::Own(Message::Read { txn, start, keys }), effects);
         }
@@ -166,7 +166,7 @@ impl Client {
             let (to, part) = (self.leaders.of(part.partition), part.clone());
             say(to, group::Message::Own(Message::Prepare { txn, start, below, coordinator, part }), effects);
         }
-        for to in self.leaders.ask(coordinator, open.attempts) {
+        for to in self.leaders.ask(coordinator, open.attempts > 0) {
             let parts = parts.clone();
             say(to, group::Message::Own(Message::Commit { txn, start, below, parts, asked }), effects);
         }
@@ -468,6 +468,9 @@ impl Process for Client {
             group::Message::Own(message) => message,
             group::Message::Listed { ask, page } if ask.client == self.me => {
                 return self.listings.heard(from, ask, page, effects);
+            }
+            group::Message::Members { version, members } => {
+                return self.leaders.learn(from.partition, version, &members);
             }
             _ => return,
         };

@@ -237,7 +237,7 @@ impl Replica {
             if let Some(decided) = self.state.decided.get(&txn) {
                 let (coordinator, ending) = (self.partition, decided.ending);
                 for partition in &telling.left {
-                    for to in self.leaders.ask(*partition, due.attempts) {
+                    for to in self.leaders.ask(*partition, due.attempts > 0) {
                         turn.send_ahead(to, Message::Outcome { txn, coordinator, ending });
                     }
                 }
@@ -261,7 +261,7 @@ impl Replica {
         let (start, below, coordinator) = (driving.start, driving.below, self.partition);
         for (partition, part) in &driving.parts {
             if !driving.votes.contains_key(partition) {
-                for to in self.leaders.ask(*partition, driving.due.attempts) {
+                for to in self.leaders.ask(*partition, driving.due.attempts > 0) {
                     let part = part.clone();
                     turn.send_ahead(to, Message::Prepare { txn, start, below, coordinator, part });
                 }

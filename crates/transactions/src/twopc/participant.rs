@@ -292,7 +292,7 @@ impl Replica {
     pub(super) fn query(&mut self, txn: TxnId, attempts: u32, turn: &mut Turn<'_>) {
         let Some(prepared) = self.state.prepared.get(&txn) else { return };
         let wound = self.locks.delays_lesser(Age { start: prepared.start, txn });
-        for to in self.leaders.ask(prepared.coordinator, attempts) {
+        for to in self.leaders.ask(prepared.coordinator, attempts > 0) {
             turn.send_ahead(to, Message::StatusQuery { txn, partition: self.partition, wound });
         }
     }

@@ -14,8 +14,10 @@ use crate::locks::LockTable;
 use crate::request::TxnId;
 use isochrone_core::{Identity, Instant, Malformed, PartitionId, ProcessId};
 use isochrone_replication::multipaxos;
+use isochrone_replication::order::Member;
 use isochrone_store::versions::{Version, Versions};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// What a replica of a partition makes of its group's log. See the module.
 #[derive(Clone, Hash, Debug)]
@@ -267,6 +269,10 @@ impl Rules for Replica {
                 }
             }
         }
+    }
+
+    fn learn(&mut self, group: PartitionId, version: u32, members: &Arc<[Member]>) {
+        self.leaders.learn(group, version, members);
     }
 
     fn receive(&mut self, from: ProcessId, message: Message, turn: &mut Turn<'_>) {

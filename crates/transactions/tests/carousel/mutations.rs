@@ -11,8 +11,9 @@ fn every_bug_is_caught_by_seeds() {
     let quiet = Case { records: 4, think: Span::from_millis(20), ..Case::<Fast>::new(FaultSet::NONE, tune) };
     let rough = Case { crashes: 6, isolated: 5, handovers: 10, ..quiet.clone() };
     // These want a succession of failures that seeds seldom draw. The first is found by the coordinator's own test,
-    // the second by `scripts`, the third by the test of one replica.
-    let scripted = [Mutation::TermIgnored, Mutation::AbortUnreplicated, Mutation::VoteAgain];
+    // the second by `scripts`, the third by the test of one replica, the fourth by `members`.
+    let scripted =
+        [Mutation::TermIgnored, Mutation::AbortUnreplicated, Mutation::VoteAgain, Mutation::ChangeIgnored];
     let cases = Mutation::ALL.into_iter().filter(|bug| !scripted.contains(bug));
     every_bug_is_caught(1_000, cases.map(|bug| (bug.name(), rough.clone())));
 }

@@ -4,7 +4,7 @@
 
 use crate::cluster::{Case, hold};
 use isochrone_core::{Random, Span};
-use isochrone_sim::FaultSet;
+use isochrone_sim::{FaultKind, FaultSet};
 use isochrone_transactions::Family;
 use isochrone_transactions::carousel::{Basic, Fast, Parameters, Reads};
 
@@ -52,6 +52,28 @@ fn accounts_open_and_close_under_all_faults() {
     }
     holds::<Basic>();
     holds::<Fast>();
+}
+
+/// Everything but the loss of a replica for good, which may be one of a majority that the members were changed to.
+pub fn curable() -> FaultSet {
+    FaultSet::ALL.without(FaultKind::BitRot).without(FaultKind::DiskLost)
+}
+
+/// Replicas are added and removed while leaders fail, with every other fault too.
+fn survives_changes<F: Family<Parameters = Parameters>>(expected: &[&str]) {
+    let rough = Case { crashes: 4, isolated: 3, changes: 12, ..Case::<F>::new(FaultSet::NONE, tune) };
+    let (_, counted, ends) = hold(&rough, 12_000, 30);
+    println!("{counted:?} {ends:?}");
+    for name in expected {
+        assert!(counted.contains_key(name), "{name} never happened: {counted:?}");
+    }
+    hold(&Case { changes: 8, ..Case::<F>::new(curable(), tune) }, 13_000, 20);
+}
+
+#[test]
+fn replicas_come_and_go() {
+    survives_changes::<Basic>(&["membership_changes"]);
+    survives_changes::<Fast>(&["membership_changes", "settled_by_votes", "votes_adopted"]);
 }
 
 #[test]

@@ -3,13 +3,12 @@
 
 use isochrone_core::deployment::Known;
 use isochrone_core::{Deployment, Guarantee};
-use isochrone_replication::Change;
-use isochrone_sim::{Admin, FaultSet};
+use isochrone_sim::FaultSet;
 use isochrone_transactions::commands::{Answer, Ask, Served};
 use isochrone_transactions::{Family, Placement, carousel, tapir, twopc};
 use isochrone_workload::Workload;
 use isochrone_workload::simulated;
-use isochrone_workload::transactions::draw_move;
+use isochrone_workload::transactions::{draw_change, draw_move};
 use isochrone_workload::trial::{Bridge, Terms, run};
 use std::path::Path;
 
@@ -24,13 +23,12 @@ fn bridge<F: Family>() -> Bridge<Served<F>> {
             answer => panic!("no command is answered with {answer:?}"),
         },
         roles: &["server", "client"],
-        spare: |_, _| {},
-        membership: |placement, random| {
-            let groups = &placement.map.groups;
-            let group = &groups[random.below(groups.len() as u64) as usize];
-            let order = |process| Admin::Request { process, request: Box::new(Change::Resign) };
-            group.members.iter().filter(|_| F::LED).map(|member| order(member.process)).collect()
+        spare: |placement, node| {
+            if F::LED {
+                placement.add_spare(node);
+            }
         },
+        membership: draw_change,
         moves: |placement, random| draw_move(placement, random, Ask::Transaction),
         plant: Placement::plant,
     }

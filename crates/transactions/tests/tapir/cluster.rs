@@ -214,7 +214,8 @@ impl Case {
                 simulation.administer(*server, Ticket(1), Box::new(Order::Inspect));
             }
             simulation.run_for(Span::from_secs(1), &mut driver);
-            broken.extend(driver.clients.broken().into_iter().map(|text| format!("seed {seed}: {text}")));
+            let wrong = driver.clients.broken().into_iter().chain(driver.clients.unfinished());
+            broken.extend(wrong.map(|text| format!("seed {seed}: {text}")));
             broken.extend(unquiet(seed, &driver.standings, driver.standings.len() < servers.len()));
         }
         if std::env::var_os("ISOCHRONE_TRACE").is_some() {

@@ -1,6 +1,7 @@
 //! Seeds: no oracle complains, every history is strictly serializable, money is conserved, and at the end one
 //! transaction over all keys commits, which nothing that is stuck would let through.
 
+use crate::carousel::safety::curable;
 use crate::cluster::{Case, hold};
 use isochrone_core::{Random, Span};
 use isochrone_sim::FaultSet;
@@ -39,6 +40,15 @@ fn crashes_cuts_and_handovers_break_nothing() {
     for name in ["presumed_aborts", "silent_transactions", "wounded_transactions"] {
         assert!(counted.contains_key(name), "{name} never happened: {counted:?}");
     }
+}
+
+#[test]
+fn replicas_come_and_go() {
+    let rough = Case { crashes: 4, isolated: 3, changes: 12, ..Case::<Family>::new(FaultSet::NONE, tune) };
+    let (_, counted, ends) = hold(&rough, 12_000, 30);
+    println!("{counted:?} {ends:?}");
+    assert!(counted.contains_key("membership_changes"), "{counted:?}");
+    hold(&Case { changes: 8, ..Case::<Family>::new(curable(), tune) }, 13_000, 20);
 }
 
 #[test]

@@ -132,15 +132,15 @@ impl TransactionClients {
         &self.figures
     }
 
-    /// What transactions have read that cannot be: totals that are not conserved, and an end that was not reached.
+    /// What transactions have read that cannot be: totals that are not conserved.
     pub fn broken(&self) -> Vec<String> {
-        let mut broken = self.broken.clone();
-        if let Some(least) = self.closers.values().min().filter(|least| **least > 0) {
-            broken.push(format!(
-                "no session has ended the run: {least} transactions over all keys did not commit"
-            ));
-        }
-        broken
+        self.broken.clone()
+    }
+
+    /// An end that was not reached.
+    pub fn unfinished(&self) -> Option<String> {
+        let least = self.closers.values().min().filter(|least| **least > 0)?;
+        Some(format!("no session has ended the run: {least} transactions over all keys did not commit"))
     }
 
     /// The history, with what is still under way as unknown.

@@ -18,5 +18,5 @@ pub use clients::{Script, TransactionClients};
 pub use figures::{End, Figures, Tally};
 pub use history::{History, Tried};
 pub use plan::{Kind, Plan};
-pub use trial::{Outcome, draw_move, judge, run};
+pub use trial::{Outcome, draw_change, draw_move, judge, run};
 pub use workload::{Keys, Session, UnknownWorkload, Workload};

@@ -3,12 +3,13 @@
 use super::clients::{Script, TransactionClients};
 use super::figures::Figures;
 use super::workload::Workload;
-use crate::trial::{self, Terms, config};
+use crate::trial::{self, Terms, add_node, config};
 use isochrone_check::Budget;
 use isochrone_check::transactions::{Isolation, TransactionVerdict, Transactions, check_transactions};
 use isochrone_core::deployment::ConfigErrors;
 use isochrone_core::migration::Stretch;
-use isochrone_core::{Blob, Deployment, Guarantee, Instant, KeyspaceId, PartitionId, Random, Span};
+use isochrone_core::{Blob, Deployment, Guarantee, Instant, KeyspaceId, NodeId, PartitionId, Random, Span};
+use isochrone_replication::Change;
 use isochrone_sim::{Admin, FaultKind, Record, Simulation, Violation, ViolationKind};
 use isochrone_transactions::directory::Reach;
 use isochrone_transactions::{Family, Placement, Request, Split, Transactional};
@@ -42,13 +43,20 @@ pub fn run<F: Family>(
     let mut random = Random::seeded(seed ^ 0x7472_616e_7361_6374);
     let mut config = config(deployment, terms, seed);
     config.roles = &["server", "client"];
+    let membership = F::LED && terms.faults.contains(FaultKind::Membership);
+    if membership {
+        let spare = NodeId(config.nodes.len() as u16);
+        placement.add_spare(spare);
+        add_node(&mut config, random.below(deployment.nodes().len() as u64) as usize);
+    }
     let region_of = config.nodes.iter().map(|node| node.region).collect();
     let mut simulation = Simulation::<Transactional<F>>::new(config, &placement);
     let tolerated = deployment.keyspace(keyspace).crashes_max();
-    // Who replicates a partition is fixed for the life of a keyspace.
-    let faults = terms.faults.without(FaultKind::Membership);
+    // Where nobody leads, who replicates a partition is fixed for the life of a keyspace.
+    let faults = if F::LED { terms.faults } else { terms.faults.without(FaultKind::Membership) };
     let mut plan = terms.plan(seed, faults, &simulation.shape(tolerated));
     terms.add_moves(&mut plan, &mut random);
+    let changes = plan.kinds.contains(FaultKind::Membership);
     let shown = plan.to_string();
     simulation.set_faults(plan);
     let mut clients = TransactionClients::new(Script {
@@ -63,16 +71,25 @@ pub fn run<F: Family>(
         closers: if terms.check && !terms.faults.is_empty() { tolerated + 1 } else { 0 },
         region_of,
     });
-    if terms.moves > 0 {
-        let placement = placement.clone();
-        clients.order(Box::new(move |random| draw_move(&placement, random, |request| request)));
+    if terms.moves > 0 || changes {
+        let (placement, moves) = (placement.clone(), terms.moves > 0);
+        clients.order(Box::new(move |random| match changes && (!moves || random.chance(0.2)) {
+            true => draw_change(&placement, random),
+            false => draw_move(&placement, random, |request| request),
+        }));
     }
     let guarantee = F::guarantees(&placement.parameters);
     let begun = std::time::Instant::now();
     let mut report = simulation.run(&mut clients);
     let elapsed = begun.elapsed();
     let figures = clients.figures().clone();
-    let broken = clients.broken();
+    // Who is lost for good may be one of a majority that the members were changed to.
+    let lost = [FaultKind::BitRot, FaultKind::DiskLost].map(|kind| report.faults.count(kind)) != [0, 0];
+    if changes && lost {
+        report.violations.retain(|violation| violation.kind != ViolationKind::Stuck);
+    }
+    let unfinished = clients.unfinished().filter(|_| !(changes && lost));
+    let broken: Vec<_> = clients.broken().into_iter().chain(unfinished).collect();
     let history = clients.into_history();
     let undecided = if terms.check && report.violations.is_empty() {
         let at = report.virtual_time;
@@ -87,6 +104,26 @@ pub fn run<F: Family>(
     let trace = if recorded { simulation.trace() } else { String::new() };
     let drawing = if recorded { simulation.svg() } else { String::new() };
     Ok(Outcome { guarantee, report, undecided, elapsed, figures, history, plan: shown, trace, drawing })
+}
+
+/// One change of who leads a partition or replicates it, drawn; every replica is asked, and who leads makes it. Nothing where
+/// nobody leads.
+pub fn draw_change<F: Family>(placement: &Placement<F>, random: &mut Random) -> Vec<Admin> {
+    if !F::LED {
+        return Vec::new();
+    }
+    let groups = &placement.map.groups;
+    let group = &groups[random.below(groups.len() as u64) as usize];
+    let member = group.members[random.below(group.members.len() as u64) as usize].process.node;
+    let change = match (random.below(5), group.spares.first()) {
+        (0 | 1, Some(spare)) => Change::Add(spare.node),
+        // A group of one or two would take the meaning from all later faults.
+        (2, _) if group.members.len() > 3 || random.chance(0.5) => Change::Remove(member),
+        (3, _) => Change::Resign,
+        _ => Change::Lead(member),
+    };
+    let order = |process| Admin::Request { process, request: Box::new(change) };
+    group.processes().map(order).collect()
 }
 
 /// Keys that are moved, drawn: any client may be told so, at any time, and several at once. Nothing where there is one

@@ -19,6 +19,8 @@ pub(super) struct Task {
     until: Instant,
     /// When a newcomer was last heard of, or was first asked to listen.
     pub(super) heard: Instant,
+    /// How many values that waited for a slot when the order came wait still: they go before the change.
+    before: usize,
     /// The slot that is to be decided, once proposed: the change itself, then the one behind it.
     slot: Option<Slot>,
 }
@@ -30,6 +32,17 @@ const NEWCOMER_SILENCE: u64 = 8;
 /// How far behind a learner may be and count as caught up: the rest is on its way.
 pub(super) const LEARNER_SLACK: u64 = 64;
 impl Task {
+    /// Whether it is to change who the members are.
+    fn of_members(&self) -> bool {
+        matches!(self.change, Change::Add(_) | Change::Remove(_))
+    }
+
+    /// So many of what waited for a slot have got one. Whether a change is to follow now.
+    pub(super) fn passed(&mut self, values: usize) -> bool {
+        self.before = self.before.saturating_sub(values);
+        self.before == 0 && self.slot.is_none() && matches!(self.change, Change::Remove(_))
+    }
+
     /// What is answered when the reign ends with it under way.
     pub(super) fn end(&self, promised: Ballot) -> Answer {
         match self.heir {
@@ -40,6 +53,18 @@ impl Task {
 }
 
 impl<V: Wire> Log<V> {
+    /// Whether the members are about to change, as far as the leader knows: one was ordered, or is not decided. What was
+    /// put into the log before the first of it lies before the change.
+    pub fn changes(&self) -> bool {
+        let Role::Leader(reign) = &self.role else { return false };
+        reign.barrier.is_some() || reign.task.as_ref().is_some_and(Task::of_members)
+    }
+
+    /// Whether a change of the members that this leader has adopted is not decided yet.
+    pub fn inherits_change(&self) -> bool {
+        matches!(&self.role, Role::Leader(reign) if reign.barrier.is_some_and(|barrier| barrier < reign.serving))
+    }
+
     pub(super) fn on_change(&mut self, ticket: Ticket, change: Change, effects: &mut Effects<Self>) {
         match self.begin_change(ticket, change, effects.now()) {
             Ok(false) => {
@@ -92,7 +117,8 @@ impl<V: Wire> Log<V> {
             }
         }
         let (asked, tried, until) = (None, own, now + TASK_MAX);
-        reign.task = Some(Task { ticket, change, heir, asked, tried, until, heard: now, slot: None });
+        let before = self.queue.values.len();
+        reign.task = Some(Task { ticket, change, heir, asked, tried, until, heard: now, before, slot: None });
         Ok(false)
     }
 
@@ -102,7 +128,9 @@ impl<V: Wire> Log<V> {
         if reign.barrier.is_some() {
             return;
         }
-        let Some(task) = reign.task.as_mut().filter(|task| task.slot.is_none()) else { return };
+        let Some(task) = reign.task.as_mut().filter(|task| task.before == 0 && task.slot.is_none()) else {
+            return;
+        };
         let next = match task.change {
             Change::Add(node) => self.configuration.with(ProcessId { node, ..self.process }),
             Change::Remove(node) => self.configuration.without(ProcessId { node, ..self.process }),

@@ -258,6 +258,12 @@ impl<V: Wire> Log<V> {
             let queued = self.queue.since;
             self.queue.since = effects.now();
             self.propose_slot(Value::Batch(batch), bytes, queued, effects);
+            if let Role::Leader(reign) = &mut self.role
+                && let Some(task) = &mut reign.task
+                && task.passed(count)
+            {
+                self.propose_change(effects);
+            }
         }
     }
 

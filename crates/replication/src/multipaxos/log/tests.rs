@@ -437,6 +437,39 @@ fn an_heir_that_does_not_come_forward_is_waited_for_no_longer_than_a_dead_leader
     assert_eq!(group[0].answers, [Ok(())]);
 }
 
+/// Who executes the log may have told others of what it has put there.
+#[test]
+fn what_waited_for_a_slot_when_the_members_were_to_change_goes_before_that() {
+    let mut group = [0, 1, 2].map(|node| Follower::on(node, Form::Prefix));
+    group[0].run(Log::campaign);
+    talk(&mut group, &[0, 1, 2]);
+    group[0].log.parameters.window = 1;
+    let put = |group: &mut [Follower; 3], value| {
+        group[0].run(|log, effects| {
+            assert!(log.enqueue(value, 1, effects.now()).is_ok());
+            log.settle(effects);
+        });
+    };
+    put(&mut group, 1);
+    put(&mut group, 2);
+    assert!(!group[0].log.changes());
+    group[0].run(|log, effects| log.on_change(Ticket(1), Change::Remove(NodeId(2)), effects));
+    assert!(group[0].log.changes() && !group[0].log.inherits_change());
+    for _ in 0..4 {
+        talk(&mut group, &[0, 1, 2]);
+        group[0].run(Log::settle);
+    }
+    put(&mut group, 3);
+    let proposed = group[0].records.iter().filter_map(|record| match record {
+        Record::Accepted { value: Value::Batch(values), .. } => Some(values.to_vec()),
+        Record::Accepted { value: Value::Change(_), .. } => Some(Vec::new()),
+        _ => None,
+    });
+    assert_eq!(proposed.collect::<Vec<_>>(), [vec![1], vec![2], vec![], vec![3]]);
+    assert!(!group[0].log.changes());
+    assert_eq!(group[0].answers, [Ok(())]);
+}
+
 #[test]
 fn who_hears_of_its_heir_from_a_third_has_handed_over() {
     let mut group = [0, 1, 2].map(|node| Follower::on(node, Form::Slots));

@@ -192,16 +192,15 @@ impl Client {
         let coordinator = self.leader(txn.coordinator);
         for part in txn.parts.iter() {
             let leader = self.leader(part.partition);
-            let group = self.map.group(part.partition);
             let wanted = !part.reads.is_empty() && !txn.values.contains_key(&part.partition);
             let near = self.near(part.partition);
-            for member in group.members.iter() {
-                let to = member.process;
-                if self.knobs.cpc || to == leader {
-                    let (part, vote) = (part.clone(), self.knobs.cpc);
-                    let read = wanted && (to == leader || Some(to) == near);
-                    Self::send(to, Word::Prepare { txn: id, below, coordinator, part, read, vote }, effects);
-                }
+            let members = self.leaders.members(part.partition).iter().map(|member| member.process);
+            // Who leads may be a member that is not known as such yet.
+            let others = members.filter(|process| self.knobs.cpc && *process != leader);
+            for to in std::iter::once(leader).chain(others) {
+                let (part, vote) = (part.clone(), self.knobs.cpc);
+                let read = wanted && (to == leader || Some(to) == near);
+                Self::send(to, Word::Prepare { txn: id, below, coordinator, part, read, vote }, effects);
             }
         }
     }
@@ -209,9 +208,8 @@ impl Client {
     /// The follower that serves reads, if one does (5.3).
     fn near(&self, partition: PartitionId) -> Option<ProcessId> {
         let nearest = self
-            .map
-            .group(partition)
-            .members
+            .leaders
+            .members(partition)
             .iter()
             .map(|member| member.process)
             .min_by_key(|process| (!self.distances.local(process.node), self.distances.to(*process)))?;
@@ -528,6 +526,9 @@ impl Process for Client {
             Message::Own(word) => word,
             Message::Listed { ask, page } if ask.client == self.me => {
                 return self.listings.heard(from, ask, page, effects);
+            }
+            Message::Members { version, members } => {
+                return self.leaders.learn(from.partition, version, &members);
             }
             _ => return,
         };

@@ -7,9 +7,9 @@
 
 use super::{Coordinated, Partition, Seen, Turn};
 use crate::carousel::Mutation;
-use crate::carousel::message::{Ended, Entry, Part, Verdict, Word};
+use crate::carousel::message::{Ended, Entry, Part, Under, Verdict, Word};
 use crate::request::{Reason, TxnId, Update};
-use isochrone_core::{Ballot, ClientId, Instant, PartitionId, ProcessId, Quorums, ReplicaId, Span};
+use isochrone_core::{ClientId, Instant, PartitionId, ProcessId, Quorums, ReplicaId, Span};
 use isochrone_store::versions::Version;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use std::sync::Arc;
 pub(super) struct Running {
     /// Nothing as long as only votes have come.
     parts: Arc<[Part]>,
-    votes: BTreeMap<(PartitionId, ReplicaId), (Ballot, bool, Verdict)>,
+    votes: BTreeMap<(PartitionId, ReplicaId), (Under, bool, Verdict)>,
     /// What decides, by partition, and whether votes did.
     settled: BTreeMap<PartitionId, (Verdict, bool)>,
     /// What the participants' logs say.
@@ -179,7 +179,7 @@ impl Partition {
         from: ProcessId,
         txn: TxnId,
         partition: PartitionId,
-        (replica, term, leads): (ReplicaId, Ballot, bool),
+        (replica, under, leads): (ReplicaId, Under, bool),
         verdict: Verdict,
         turn: &mut Turn<'_>,
     ) {
@@ -190,9 +190,9 @@ impl Partition {
             return;
         }
         let Some(running) = self.running(txn, turn) else { return };
-        let known = running.votes.entry((partition, replica)).or_insert((term, leads, verdict.clone()));
-        if term >= known.0 {
-            *known = (term, leads || (known.1 && known.0 == term), verdict);
+        let known = running.votes.entry((partition, replica)).or_insert((under, leads, verdict.clone()));
+        if (under.term, under.version) >= (known.0.term, known.0.version) {
+            *known = (under, leads || (known.1 && known.0 == under), verdict);
         }
         self.evaluate(txn, turn);
     }
@@ -225,7 +225,6 @@ impl Partition {
         let (unwritten, versions_ignored) =
             (knobs.mutated(Mutation::CommitUnwritten), knobs.mutated(Mutation::VersionsIgnored));
         let write = self.state.coordinated.get(&txn).and_then(|known| known.write.clone());
-        let groups = self.map.groups.clone();
         let Some(running) = self.lead.as_mut().and_then(|lead| lead.running.get_mut(&txn)) else { return };
         if running.ended.is_some() || running.parts.is_empty() {
             return;
@@ -235,8 +234,7 @@ impl Partition {
         for part in running.parts.iter() {
             let partition = part.partition;
             if !running.settled.contains_key(&partition) {
-                let replicas = groups[usize::from(partition.0)].members.len();
-                let fast = fast(&running.votes, partition, replicas, &knobs);
+                let fast = fast(&running.votes, partition, &knobs);
                 let settled = match running.logged.get(&partition) {
                     Some(verdict) => Some((verdict.clone(), false)),
                     None => fast.map(|verdict| (verdict, true)),
@@ -552,11 +550,11 @@ impl Partition {
     }
 }
 
-/// What votes settle a partition with, without its log: equal ones of one term, the leader's among them (3.3).
+/// What votes settle a partition with, without its log: equal ones of one term and of the same members, the leader's
+/// among them (3.3).
 fn fast(
-    votes: &BTreeMap<(PartitionId, ReplicaId), (Ballot, bool, Verdict)>,
+    votes: &BTreeMap<(PartitionId, ReplicaId), (Under, bool, Verdict)>,
     partition: PartitionId,
-    replicas: usize,
     knobs: &crate::carousel::Parameters,
 ) -> Option<Verdict> {
     let (any_term, any_versions, leaderless) = (
@@ -567,12 +565,12 @@ fn fast(
     let seats = (partition, ReplicaId(0))..=(partition, ReplicaId(u8::MAX));
     let votes: Vec<_> = votes.range(seats).map(|(_, vote)| vote).collect();
     let first = votes.iter().find(|(_, leads, _)| *leads || leaderless)?;
-    let alike = |(term, _, verdict): &&&(Ballot, bool, Verdict)| {
+    let alike = |(under, _, verdict): &&&(Under, bool, Verdict)| {
         let same =
             if any_versions { verdict.prepared == first.2.prepared } else { verdict.matches(&first.2) };
-        same && (any_term || *term == first.0)
+        same && (any_term || *under == first.0)
     };
-    let enough = votes.iter().filter(alike).count() >= Quorums::supermajority(replicas);
+    let enough = votes.iter().filter(alike).count() >= Quorums::supermajority(usize::from(first.0.members));
     enough.then(|| first.2.clone())
 }
 
@@ -581,8 +579,14 @@ mod tests {
     use super::*;
     use crate::carousel::Parameters;
     use crate::family::Tuning as _;
+    use isochrone_core::Ballot;
 
     const P: PartitionId = PartitionId(3);
+
+    fn under(round: u32, replicas: usize) -> Under {
+        let term = Ballot { round, owner: ReplicaId(0) };
+        Under { term, version: 0, members: replicas as u8 }
+    }
 
     /// What votes settle: by seat, the round of the term, whether it leads, prepared, and the version read.
     fn settled(replicas: usize, votes: &[(u8, u32, bool, bool, u64)]) -> Option<(bool, u64)> {
@@ -597,18 +601,17 @@ mod tests {
         let vote = |(seat, round, leads, prepared, read): &(u8, u32, bool, bool, u64)| {
             let at = Version(100 + u64::from(*seat));
             let verdict = Verdict { prepared: *prepared, versions: vec![Version(*read)], at };
-            let term = Ballot { round: *round, owner: ReplicaId(0) };
-            ((P, ReplicaId(*seat)), (term, *leads, verdict))
+            let under = under(*round, replicas);
+            ((P, ReplicaId(*seat)), (under, *leads, verdict))
         };
         let mut votes: BTreeMap<_, _> = votes.iter().map(vote).collect();
         // Of another partition, they count for nothing here.
         for seat in 0..7 {
             let verdict = Verdict { prepared: true, versions: vec![Version(1)], at: Version(1) };
-            let term = Ballot { round: 1, owner: ReplicaId(0) };
-            votes.insert((PartitionId(2), ReplicaId(seat)), (term, seat == 0, verdict));
+            votes.insert((PartitionId(2), ReplicaId(seat)), (under(1, 7), seat == 0, verdict));
         }
         let knobs = Parameters { mutation, ..Parameters::for_rtt(Span::from_millis(100)) };
-        fast(&votes, P, replicas, &knobs).map(|verdict| (verdict.prepared, verdict.at.0))
+        fast(&votes, P, &knobs).map(|verdict| (verdict.prepared, verdict.at.0))
     }
 
     /// S10: the leader among them, all of one term, one decision and the same versions, `Q` of them.
@@ -633,6 +636,24 @@ mod tests {
         assert_eq!(settled(3, &mixed), None, "the same decision after reading another version");
         let refused = all.map(|(seat, round, leads, _, read)| (seat, round, leads, false, read));
         assert_eq!(settled(3, &refused), Some((false, 100)), "a refusal is settled alike");
+    }
+
+    /// Votes cast among others do not count, and how many are needed follows from how many there were.
+    #[test]
+    fn votes_count_among_the_members_of_one_time() {
+        let cast = |versions: &[u32], members| {
+            let vote = |(seat, version): (usize, &u32)| {
+                let verdict = Verdict { prepared: true, versions: Vec::new(), at: Version(1) };
+                let under = Under { version: *version, ..under(1, members) };
+                ((P, ReplicaId(seat as u8)), (under, seat == 0, verdict))
+            };
+            let votes = versions.iter().enumerate().map(vote).collect();
+            fast(&votes, P, &Parameters::for_rtt(Span::from_millis(100))).is_some()
+        };
+        assert!(cast(&[1, 1, 1], 3) && cast(&[1, 1, 1], 4), "three of four meet in any three");
+        assert!(!cast(&[1, 1, 0], 3) && !cast(&[1, 1, 2], 3), "another time");
+        assert!(cast(&[2, 1, 2, 2], 4) && !cast(&[2, 1, 1, 1], 4));
+        assert!(!cast(&[1, 1, 1], 5));
     }
 
     #[test]

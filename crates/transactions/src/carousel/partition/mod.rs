@@ -24,6 +24,7 @@ use isochrone_core::{
     Ballot, ClientId, Identity, Instant, Malformed, PartitionId, ProcessId, ReplicaId, Span, Stamp,
 };
 use isochrone_replication::multipaxos;
+use isochrone_replication::order::Member;
 use isochrone_store::versions::{Version, Versions};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -79,10 +80,8 @@ struct State {
 #[derive(Clone)]
 pub struct Partition {
     me: ProcessId,
-    seat: ReplicaId,
     map: Map,
     knobs: Parameters,
-    replicas: usize,
     state: State,
     /// Own votes that no entry has decided.
     votes: BTreeMap<TxnId, Vote>,
@@ -220,15 +219,10 @@ impl Rules for Partition {
     type View = snapshot::View;
 
     fn open(identity: Identity, setup: &family::Server<Parameters>) -> Partition {
-        let members = &setup.map.group(setup.partition).members;
-        let seat = members.iter().find(|member| member.process == identity.process);
         Partition {
             me: identity.process,
-            // A server is placed on its members only.
-            seat: seat.map_or(ReplicaId(0), |member| member.replica),
             map: setup.map.clone(),
             knobs: setup.parameters,
-            replicas: members.len(),
             state: State { store: census::versions(&setup.map), ..State::default() },
             votes: BTreeMap::new(),
             claims: Claims::default(),
@@ -290,14 +284,22 @@ impl Rules for Partition {
         }
     }
 
+    fn settled(&self) -> bool {
+        self.lead.as_ref().is_some_and(|lead| matches!(lead.phase, Phase::Serving))
+    }
+
+    fn learn(&mut self, group: PartitionId, version: u32, members: &Arc<[Member]>) {
+        self.leaders.learn(group, version, members);
+    }
+
     fn receive(&mut self, from: ProcessId, word: Word, turn: &mut Turn<'_>) {
         if !word.names_partitions_below(self.leaders.len()) {
             return;
         }
         match word {
             Word::Prepare { .. } => self.on_prepare(from, word, turn),
-            Word::Vote { txn, partition, replica, term, leads, verdict } => {
-                self.on_vote(from, txn, partition, (replica, term, leads), verdict, turn);
+            Word::Vote { txn, partition, replica, under, leads, verdict } => {
+                self.on_vote(from, txn, partition, (replica, under, leads), verdict, turn);
             }
             Word::Prepared { txn, partition, verdict } => {
                 self.on_prepared(from, txn, partition, verdict, turn)

@@ -2,7 +2,7 @@
 
 use super::{Closed, Lead, Partition, Phase, Turn, plus, version};
 use crate::carousel::Mutation;
-use crate::carousel::message::{Ended, Entry, Part, Verdict, Vote, Word};
+use crate::carousel::message::{Ended, Entry, Part, Under, Verdict, Vote, Word};
 use crate::directory::located::is_entry;
 use crate::map::Split;
 use crate::request::{Read, Reason, TxnId, Update};
@@ -104,7 +104,7 @@ impl Partition {
             let (partition, leader) = (self.me.partition, turn.leader());
             return turn.send_ahead(from, Word::NotLeader { partition, leader });
         }
-        if self.is_past(txn) {
+        if self.is_past(txn) || turn.seat().is_none() {
             return;
         }
         if read {
@@ -134,7 +134,8 @@ impl Partition {
         }
         // A candidate does not know yet whether it must decide (4.5).
         let term = turn.term();
-        if !turn.leads() && term.owner == self.seat {
+        let Some(seat) = turn.seat() else { return };
+        if !turn.leads() && term.owner == seat {
             return;
         }
         let verdict = decided.unwrap_or_else(|| Verdict {
@@ -156,8 +157,17 @@ impl Partition {
     fn send_vote(&self, vote: &Vote, turn: &mut Turn<'_>) {
         let Vote { txn, coordinator, term, verdict, .. } = vote.clone();
         let leads = turn.leads() && turn.term() == term;
-        let (partition, replica) = (self.me.partition, self.seat);
-        turn.send(coordinator, Word::Vote { txn, partition, replica, term, leads, verdict });
+        // Members to come are asked about votes of this term one day, who know nothing of them: what settles a partition
+        // lies in the log before the change that brings them.
+        if leads && turn.changes() && !self.knobs.mutated(Mutation::ChangeIgnored) {
+            return;
+        }
+        let Some(replica) = turn.seat() else { return };
+        let (partition, configuration) = (self.me.partition, turn.configuration());
+        // There are at most 128.
+        let (version, members) = (configuration.version(), configuration.members().len() as u8);
+        let under = Under { term, version, members };
+        turn.send(coordinator, Word::Vote { txn, partition, replica, under, leads, verdict });
     }
 
     /// The leader reads and decides, in one step (5.2).

@@ -2,7 +2,7 @@
 //! told its client so, before the last leader had replicated anything. A new leader comes to the same decision (4.5).
 //!
 //! 1. Its first entry has its place: everything of earlier terms that will ever be decided lies before it.
-//! 2. It takes exactly `f + 1` lists of votes from replicas that have promised its term, its own among them. None of
+//! 2. It takes exactly `f + 1` lists (a majority) of votes from replicas that have promised its term, its own among them. None of
 //!    them votes in an earlier term any more.
 //! 3. A transaction with equal votes (decision, versions, term) in a majority of the lists may have been settled:
 //!    `Q` votes of `2f + 1` leave at least `ceil(f/2) + 1` in any `f + 1` lists. So may a refusal.
@@ -62,7 +62,9 @@ impl Partition {
             return turn.append(Entry::Barrier { term });
         }
         let own = self.votes_before(term);
-        self.gather(self.seat, own, turn);
+        if let Some(seat) = turn.seat() {
+            self.gather(seat, own, turn);
+        }
         self.recall(turn);
     }
 
@@ -73,7 +75,8 @@ impl Partition {
     /// Asks the replicas that have not answered for their votes.
     pub(super) fn recall(&mut self, turn: &mut Turn<'_>) {
         let Some(Lead { term, phase: Phase::Recalling(lists), .. }) = &self.lead else { return };
-        for member in self.map.group(self.me.partition).members.iter() {
+        let members = turn.configuration().members().to_vec();
+        for member in members {
             if !lists.contains_key(&member.replica) {
                 turn.send_ahead(member.process, Word::Recall { term: *term });
             }
@@ -89,16 +92,14 @@ impl Partition {
     }
 
     pub(super) fn on_votes(&mut self, from: ProcessId, term: Ballot, votes: Vec<Vote>, turn: &mut Turn<'_>) {
-        let group = self.map.group(self.me.partition);
-        let seat = group.members.iter().find(|member| member.process == from).map(|member| member.replica);
         let current = self.lead.as_ref().is_some_and(|lead| lead.term == term);
-        if let Some(seat) = seat.filter(|_| current) {
+        if let Some(seat) = turn.configuration().seat(from).filter(|_| current) {
             self.gather(seat, votes, turn);
         }
     }
 
     fn gather(&mut self, from: ReplicaId, votes: Vec<Vote>, turn: &mut Turn<'_>) {
-        let enough = Quorums::faults(self.replicas) + 1;
+        let enough = turn.configuration().majority();
         let Some(lead) = &mut self.lead else { return };
         if matches!(lead.phase, Phase::Opening) {
             lead.phase = Phase::Recalling(BTreeMap::new());
@@ -119,7 +120,7 @@ impl Partition {
 
     fn adopt(&mut self, lists: BTreeMap<ReplicaId, Vec<Vote>>, lists_read: usize, turn: &mut Turn<'_>) {
         // What `Q` equal votes of all replicas leave in so many lists.
-        let need = Quorums::recovery(self.replicas, lists_read);
+        let need = Quorums::recovery(turn.configuration().members().len(), lists_read);
         let mut alike: BTreeMap<TxnId, Vec<(Vote, usize)>> = BTreeMap::new();
         for vote in lists.into_values().flatten() {
             let decided = self.state.pending.contains_key(&vote.txn)

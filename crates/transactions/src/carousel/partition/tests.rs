@@ -29,7 +29,7 @@ fn terms(mutation: Option<Mutation>, coordinator: ProcessId) -> (Vec<Ballot>, us
         map: Map {
             keyspace: KeyspaceId(1),
             split: Split::Hash,
-            groups: [Group { members: members.into() }].into(),
+            groups: [Group { members: members.into(), spares: [].into() }].into(),
         },
         partition: PartitionId(0),
         parameters: Parameters { mutation, ..parameters },
@@ -60,7 +60,9 @@ fn terms(mutation: Option<Mutation>, coordinator: ProcessId) -> (Vec<Ballot>, us
         server.receive(from, message, outbox.input(now, Stamp::from_nanos(number)));
         for effect in outbox.drain() {
             match effect {
-                Effect::Send { message: Message::Own(Word::Vote { term, .. }), .. } => terms.push(term),
+                Effect::Send { message: Message::Own(Word::Vote { under, .. }), .. } => {
+                    terms.push(under.term)
+                }
                 Effect::Record { record: Record::Own(_), .. } => written += 1,
                 _ => {}
             }
