@@ -70,9 +70,16 @@ pub enum Fact {
         /// The number.
         value: u64,
     },
-    /// The nodes of the replicas of this process' group, by what it knows to be decided: a majority of them is needed
-    /// and enough.
-    Members(Arc<[NodeId]>),
+    /// The nodes of the replicas of a group, by what this process knows to be decided: a majority of them is needed and
+    /// enough.
+    Members {
+        /// The group's partition.
+        partition: PartitionId,
+        /// Of two that are told the later is not the lower.
+        version: u32,
+        /// They.
+        nodes: Arc<[NodeId]>,
+    },
 }
 
 /// The way a command took through its protocol.

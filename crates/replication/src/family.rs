@@ -128,8 +128,7 @@ impl<S: StateMachine, F: Family> Protocol for Replicated<S, F> {
             // What is remembered of clients is of another kind, and what was answered early may come behind what followed.
             fixed.push(("reply", placement.service.reply.name().to_owned()));
         }
-        let spares = if F::SPARES_SERVE { placement.spares.clone() } else { Vec::new() };
-        Lasting { fixed, spares, leases: placement.parameters.leases() }
+        Lasting { fixed, spares: placement.spares.clone(), leases: placement.parameters.leases() }
     }
 
     fn place(placement: &Self::Placement, host: &mut impl Assemble<Self>) {

@@ -142,7 +142,7 @@ impl Oracle {
             | Fact::Counted(_)
             | Fact::Added(..)
             | Fact::Stands { .. }
-            | Fact::Members(_) => None,
+            | Fact::Members { .. } => None,
         }
     }
 

@@ -3,7 +3,7 @@
 
 use crate::Store;
 use crate::export::{self, Piece, Room};
-use isochrone_core::command::Content;
+use isochrone_core::command::{Content, Kind};
 use isochrone_core::{Blob, Malformed, Stamp, wire};
 use serde::{Deserialize, Serialize};
 
@@ -24,6 +24,20 @@ pub fn deadline(entry: &[u8]) -> Option<Stamp> {
     let [FORMAT, entry @ ..] = entry else { return None };
     let (deadline, _) = wire::decode_prefix::<Stamp>(entry).ok()?;
     (deadline != Stamp::MAX).then_some(deadline)
+}
+
+/// The type of what a key holds that holds this. It costs the size of the value.
+pub fn kind(entry: &[u8]) -> Option<Kind> {
+    let [FORMAT, entry @ ..] = entry else { return None };
+    let Whole { part, .. } = wire::decode(entry).ok()?;
+    Some(match part {
+        Content::String(_) | Content::Integer(_) => Kind::String,
+        Content::Hash(_) => Kind::Hash,
+        Content::Set(_) => Kind::Set,
+        Content::List(_) => Kind::List,
+        Content::Sorted(_) => Kind::SortedSet,
+        Content::Stream(..) | Content::Parts(..) => Kind::Stream,
+    })
 }
 
 impl Store {

@@ -6,10 +6,13 @@ use crate::map::{Distances, Map};
 use crate::placement::Placement;
 use crate::request::{Outcome, Request};
 use isochrone_core::deployment::ParameterReader;
-use isochrone_core::{Assemble, Guarantee, Lasting, PartitionId, Process, Protocol, Role, Span, Wire};
+use isochrone_core::{
+    Assemble, Guarantee, Lasting, PartitionId, Process, ProcessId, Protocol, Role, Span, Wire,
+};
 use std::fmt::Debug;
 use std::hash::Hash;
 use std::marker::PhantomData;
+use std::sync::Arc;
 
 /// The role of replicas of a partition.
 pub const SERVER: Role = Role(0);
@@ -23,6 +26,8 @@ pub struct Server<P> {
     pub map: Map,
     /// Its partition.
     pub partition: PartitionId,
+    /// The clients, which are to know where it has gone.
+    pub clients: Arc<[ProcessId]>,
     /// The knobs.
     pub parameters: P,
 }
@@ -106,7 +111,7 @@ impl<F: Family> Protocol for Transactional<F> {
     }
 
     fn lasting(placement: &Placement<F>) -> Lasting {
-        Lasting { fixed: placement.fixed.clone(), ..Lasting::default() }
+        placement.lasting()
     }
 
     fn place(placement: &Placement<F>, host: &mut impl Assemble<Self>) {

@@ -1,7 +1,8 @@
 //! Who leads which partition, and who its members are, as far as somebody knows.
 
+use crate::group::Note;
 use crate::map::{Group, Map};
-use isochrone_core::{Instant, PartitionId, ProcessId, Span};
+use isochrone_core::{Effects, Fact, Instant, PartitionId, Process, ProcessId, Span};
 use isochrone_replication::order::Member;
 use std::sync::Arc;
 
@@ -70,14 +71,37 @@ impl Leaders {
     }
 
     /// A replica of a partition says who its members are, after so many changes. Whoever is none of them does not lead.
-    pub fn learn(&mut self, partition: PartitionId, version: u32, members: &Arc<[Member]>) {
+    /// Whether that is news.
+    pub fn learn(&mut self, partition: PartitionId, version: u32, members: &Arc<[Member]>) -> bool {
         let known = self.known.get_mut(usize::from(partition.0));
-        if let Some(known) = known.filter(|known| known.version < version && !members.is_empty()) {
+        let known = known.filter(|known| known.version < version && !members.is_empty());
+        let news = known.is_some();
+        if let Some(known) = known {
             (known.version, known.members) = (version, members.clone());
             let members = || known.members.iter().map(|member| member.process);
             if self.own != Some(partition) && !members().any(|process| process == known.process) {
                 known.process = members().next().unwrap_or(known.process);
             }
+        }
+        news
+    }
+
+    /// A client hears of the members, perhaps from who leads.
+    pub fn heard<C: Process<Mark = Note>>(
+        &mut self,
+        from: ProcessId,
+        version: u32,
+        members: &Arc<[Member]>,
+        leads: bool,
+        effects: &mut Effects<C>,
+    ) {
+        let partition = from.partition;
+        if self.learn(partition, version, members) {
+            let nodes = members.iter().map(|member| member.process.node).collect();
+            effects.mark(Note::Fact(Fact::Members { partition, version, nodes }));
+        }
+        if leads {
+            self.note(partition, from, effects.now());
         }
     }
 
@@ -151,16 +175,22 @@ mod tests {
     use isochrone_core::{KeyspaceId, NodeId, ReplicaId};
     use isochrone_replication::order::Member;
 
-    #[test]
-    fn who_is_silent_is_passed_over_and_who_speaks_is_not() {
-        let process = |node| ProcessId {
+    fn process(node: u16) -> ProcessId {
+        ProcessId {
             node: NodeId(node),
             keyspace: KeyspaceId(1),
             partition: PartitionId(0),
             role: crate::SERVER,
             instance: 0,
-        };
-        let member = |node: u16| Member { replica: ReplicaId(node as u8), process: process(node) };
+        }
+    }
+
+    fn member(node: u16) -> Member {
+        Member { replica: ReplicaId(node as u8), process: process(node) }
+    }
+
+    #[test]
+    fn who_is_silent_is_passed_over_and_who_speaks_is_not() {
         let groups = [Group { members: (0..3).map(member).collect(), spares: [].into() }].into();
         let mut leaders = Leaders::new(&Map { keyspace: KeyspaceId(1), split: Split::Hash, groups });
         let (at, second) = (|seconds| Instant::ZERO + Span::from_secs(seconds), Span::from_secs(1));
@@ -189,14 +219,6 @@ mod tests {
 
     #[test]
     fn members_are_asked_before_those_who_are_none_and_all_are_in_the_end() {
-        let process = |node| ProcessId {
-            node: NodeId(node),
-            keyspace: KeyspaceId(1),
-            partition: PartitionId(0),
-            role: crate::SERVER,
-            instance: 0,
-        };
-        let member = |node: u16| Member { replica: ReplicaId(node as u8), process: process(node) };
         let group = Group { members: (0..3).map(member).collect(), spares: [process(7)].into() };
         let groups = [group].into();
         let mut leaders = Leaders::new(&Map { keyspace: KeyspaceId(1), split: Split::Hash, groups });

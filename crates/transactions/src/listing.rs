@@ -1,11 +1,14 @@
 //! Which keys a partition holds: what clients ask its replicas, page by page.
 //!
-//! A replica answers once it has applied a version of a key that the client names, and tells the keys that have a value
-//! and those that transactions under way may write.
+//! A replica answers once it has applied what the client names ([`AsOf`]), and tells the keys that have a value and
+//! those that transactions under way may write.
 
+use crate::directory::located;
 use crate::map::Group;
 use crate::request::Outcome;
-use isochrone_core::{Blob, CommandId, Effects, Process, ProcessId, Ticket};
+use isochrone_core::command::Kind;
+use isochrone_core::{Blob, CommandId, Effects, Process, ProcessId, Stamp, Ticket};
+use isochrone_store::entry;
 use isochrone_store::versions::{Version, Versions};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,23 +18,52 @@ use std::collections::{BTreeMap, BTreeSet};
 pub struct Query {
     /// Where in the order of [`Versions::page`] the page begins.
     pub from: u64,
-    /// What the replica must have applied: this version of this key, or a later one.
-    pub fence: (Blob, Version),
+    /// So many entries are looked at.
+    pub most: u32,
+    /// Which keys are wanted.
+    pub as_of: AsOf,
+}
+
+/// Which keys are wanted, as of when.
+#[derive(Clone, Eq, PartialEq, Hash, Debug, Serialize, Deserialize)]
+pub enum AsOf {
+    /// All that were there when this version of this key, or a later one, was written.
+    Version(Blob, Version),
+    /// Those of commands that are there when it is asked: of this type, where one is named, and not past their deadline
+    /// at this stamp.
+    Now {
+        /// The type.
+        kind: Option<Kind>,
+        /// The stamp.
+        stamp: Stamp,
+        /// Whether a directory names and stores them.
+        located: bool,
+    },
 }
 
 /// What a replica answers.
 #[derive(Clone, Eq, PartialEq, Hash, Debug, Serialize, Deserialize)]
 pub struct Page {
-    /// Keys, in any order.
+    /// Keys with such a value, in any order.
     pub keys: Vec<Blob>,
+    /// Keys that may have one, or may be gone: transactions under way write them.
+    pub open: Vec<Blob>,
     /// Where the next page begins; nothing behind the last.
     pub next: Option<u64>,
 }
 
-/// Entries that a replica looks at for one page: a millisecond of work.
-const PAGE: usize = 4_096;
+/// Entries that a replica looks at for one page at most: a millisecond of work.
+pub(crate) const PAGE: u32 = 4_096;
 
 impl Query {
+    /// The same of keys that a directory names.
+    pub(crate) fn located(mut self) -> Query {
+        if let AsOf::Now { located, .. } = &mut self.as_of {
+            *located = true;
+        }
+        self
+    }
+
     /// The page of a replica with these committed versions, where transactions under way may write these keys; nothing
     /// where it is behind.
     pub(crate) fn answer<'a>(
@@ -39,18 +71,33 @@ impl Query {
         store: &Versions,
         pending: impl Iterator<Item = &'a Blob>,
     ) -> Option<Page> {
-        let (key, version) = &self.fence;
-        if store.latest(key).0 < *version {
+        if let AsOf::Version(key, version) = &self.as_of
+            && store.latest(key).0 < *version
+        {
             return None;
         }
-        let (mut keys, next) = store.page(self.from, PAGE);
+        let (mut keys, next) = store.page(self.from, self.most.clamp(1, PAGE) as usize);
         let within = |key: &&Blob| {
             let place = Versions::place(key);
             self.from <= place && next.is_none_or(|next| place < next)
         };
-        keys.extend(pending.filter(within).cloned());
-        Some(Page { keys, next })
+        let open: BTreeSet<Blob> = pending.filter(within).cloned().collect();
+        if let AsOf::Now { kind, stamp, located } = self.as_of {
+            let bare = |value| if located { located::bare(value) } else { value };
+            keys.retain(|key| {
+                let value = store.latest(key).1.filter(|_| !located || !located::is_entry(key));
+                !open.contains(key) && value.is_some_and(|value| holds(bare(value), kind, stamp))
+            });
+        }
+        let open = open.into_iter().collect();
+        Some(Page { keys, open, next })
     }
+}
+
+/// Whether this is a value of this type whose time is not over.
+pub(crate) fn holds(value: &[u8], kind: Option<Kind>, stamp: Stamp) -> bool {
+    entry::deadline(value).is_none_or(|deadline| deadline > stamp)
+        && kind.is_none_or(|kind| entry::kind(value) == Some(kind))
 }
 
 /// The questions of a client that are open.
@@ -100,8 +147,19 @@ impl Listings {
         // As far as all of them have come.
         let next = pages.values().filter_map(|page| page.next).min();
         let within = |key: &Blob| next.is_none_or(|next| Versions::place(key) < next);
-        let keys: BTreeSet<Blob> = pages.into_values().flat_map(|page| page.keys).filter(within).collect();
-        effects.complete_ahead(ticket, Outcome::Listed { keys: keys.into_iter().collect(), next });
+        let (of, mut named, mut open) = (pages.len(), BTreeMap::<Blob, usize>::new(), BTreeSet::new());
+        for page in pages.into_values() {
+            page.keys.into_iter().filter(within).for_each(|key| *named.entry(key).or_default() += 1);
+            open.extend(page.open.into_iter().filter(within));
+        }
+        // What not all of them have may be gone.
+        let mut keys = BTreeSet::new();
+        for (key, by) in named {
+            let sure = by == of && !open.contains(&key);
+            if sure { &mut keys } else { &mut open }.insert(key);
+        }
+        let (keys, open) = (keys.into_iter().collect(), open.into_iter().collect());
+        effects.complete_ahead(ticket, Outcome::Listed { keys, open, next });
     }
 
     /// Nobody waits for an answer any more.

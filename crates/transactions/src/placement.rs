@@ -5,8 +5,11 @@ use crate::directory::{self, Directory, Mutation, Plan};
 use crate::family::{CLIENT, Client, Family, SERVER, Server, Tuning as _};
 use crate::map::{Distances, Group, Map, Split};
 use isochrone_core::deployment::{ConfigErrors, Keyspace};
-use isochrone_core::{Blob, Deployment, KeyspaceId, NodeId, PartitionId, ProcessId, ReplicaId, Span};
+use isochrone_core::{
+    Blob, Deployment, KeyspaceId, Lasting, NodeId, PartitionId, ProcessId, ReplicaId, Span,
+};
 use isochrone_replication::order::Member;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Where the partitions and clients of one keyspace stand.
@@ -96,6 +99,13 @@ impl<F: Family> Placement<F> {
         Err(F::Parameters::bugs().into_iter().chain(Mutation::names()).collect())
     }
 
+    /// What outlives the processes.
+    pub(crate) fn lasting(&self) -> Lasting {
+        let spares = self.map.groups.iter().flat_map(|group| group.spares.iter().map(|process| process.node));
+        let spares: BTreeSet<NodeId> = spares.collect();
+        Lasting { fixed: self.fixed.clone(), spares: spares.into_iter().collect(), ..Lasting::default() }
+    }
+
     /// The process of a client.
     pub fn client(&self, node: NodeId) -> ProcessId {
         let (keyspace, partition) = (self.map.keyspace, PartitionId(0));
@@ -109,11 +119,12 @@ impl<F: Family> Placement<F> {
         mut open: impl FnMut(ProcessId, Server<F::Parameters>),
     ) {
         let (map, parameters) = self.inside(parameters);
+        let clients: Arc<[ProcessId]> = self.clients.iter().map(|(node, _)| self.client(*node)).collect();
         for (at, group) in map.groups.iter().enumerate() {
             for process in group.processes() {
                 // There are at most 1,024.
                 let partition = PartitionId(at as u16);
-                open(process, Server { map: map.clone(), partition, parameters });
+                open(process, Server { map: map.clone(), partition, clients: clients.clone(), parameters });
             }
         }
     }

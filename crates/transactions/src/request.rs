@@ -51,7 +51,7 @@ pub enum Request {
     },
     /// Says which partition holds which keys. Answered by [`Outcome::Served`].
     Survey,
-    /// Lists keys of a partition, page by page: a directory asks so. Answered by [`Outcome::Listed`], or not at all as
+    /// Lists keys of a partition, page by page. Answered by [`Outcome::Listed`], or not at all as
     /// long as too few replicas have come so far.
     List {
         /// Which partition.
@@ -126,6 +126,8 @@ pub enum Outcome {
     Listed {
         /// Each once, in order.
         keys: Vec<Blob>,
+        /// The same; whether they have a value must be read.
+        open: Vec<Blob>,
         /// Where the next page begins; nothing behind the last.
         next: Option<u64>,
     },

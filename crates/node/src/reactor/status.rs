@@ -68,6 +68,8 @@ pub struct KeyspaceStatus {
     /// How many replicas each of its partitions has now, as far as this node knows; of several partitions that differ, the
     /// one that is the worst off.
     pub replicas: usize,
+    /// The nodes of those, of each partition, as far as this node knows.
+    pub members: Vec<Vec<String>>,
     /// Its replicas that this node can reach, itself included, and all of them; where the protocol chooses them, the
     /// nodes that it chooses from.
     pub reachable: (usize, usize),
@@ -194,6 +196,13 @@ const REPLICAS: &str = "replicas";
 /// The name under which a master tells how many of its copies are silent: it serves nobody then.
 const SILENT: &str = "copies_silent";
 
+/// The nodes of the replicas of a partition, and of which of several such sets.
+#[derive(Default)]
+struct Members {
+    version: u32,
+    nodes: Arc<[NodeId]>,
+}
+
 /// Gathers facts for the board.
 pub(crate) struct Reporter {
     board: Arc<Board>,
@@ -206,7 +215,7 @@ pub(crate) struct Reporter {
     keyspaces: Vec<Served>,
     processes: BTreeMap<ProcessId, ProcessStatus>,
     /// The nodes of the replicas of a partition, as this node's own knows them.
-    members: BTreeMap<(KeyspaceId, PartitionId), Arc<[NodeId]>>,
+    members: BTreeMap<(KeyspaceId, PartitionId), Members>,
     /// When a process of this node was last the serving master of a partition.
     served: BTreeMap<(KeyspaceId, PartitionId), Instant>,
     /// When commands were last counted, and how many there were.
@@ -391,8 +400,11 @@ impl Reporter {
                 status.stands.insert((*what, partition.0.max(process.partition.0)), *value);
                 return status.is_silenced() != silenced;
             }
-            Fact::Members(nodes) => {
-                self.members.insert((process.keyspace, process.partition), nodes.clone());
+            Fact::Members { partition, version, nodes } => {
+                let known = self.members.entry((process.keyspace, *partition)).or_default();
+                if *version >= known.version {
+                    *known = Members { version: *version, nodes: nodes.clone() };
+                }
             }
         }
         matches!(fact, Fact::Leads { .. } | Fact::Follows)
@@ -521,6 +533,10 @@ impl Reporter {
                 (reachable > begun / 2 || grown > all / 2, reachable, begun)
             }
         });
+        let nodes = |partition| {
+            let nodes = self.members(served, partition).unwrap_or(&served.nodes);
+            nodes.iter().map(|node| name(*node).0).collect()
+        };
         // There is no keyspace without a partition.
         let (ready, reachable, replicas) = quorums.min().unwrap_or_default();
         view.replicas = replicas as u32;
@@ -534,6 +550,7 @@ impl Reporter {
             leader_region: view.leader.clone(),
             leaders: leaders.iter().map(|leader| leader.map(|leader| name(leader).0)).collect(),
             chosen: served.masterless.is_some(),
+            members: partitions().map(nodes).collect(),
             replicas,
             reachable: (reachable, replicas),
             ready,
@@ -553,8 +570,8 @@ impl Reporter {
     /// The nodes of the replicas of a partition, where this node's own knows more than the deployment file: it is one of
     /// them, or has learnt of a change.
     fn members(&self, served: &Served, partition: PartitionId) -> Option<&[NodeId]> {
-        let members = self.members.get(&(served.id, partition))?;
-        (members.contains(&self.me) || **members != *served.nodes).then_some(members)
+        let Members { version, nodes } = self.members.get(&(served.id, partition))?;
+        (*version > 0 || nodes.contains(&self.me) || **nodes != *served.nodes).then_some(nodes)
     }
 
     /// When this node last heard that a partition has a master that serves.
@@ -762,7 +779,8 @@ mod tests {
         // Of the members of now, in each partition.
         let members = |partition, nodes: &[u16]| {
             let process = ProcessId { partition: PartitionId(partition), ..process(0) };
-            (process, Fact::Members(nodes.iter().copied().map(NodeId).collect()))
+            let nodes = nodes.iter().copied().map(NodeId).collect();
+            (process, Fact::Members { partition: process.partition, version: 0, nodes })
         };
         let mut note = |(process, fact)| {
             reporter.note(process, &fact);
@@ -779,7 +797,11 @@ mod tests {
         let (mut reporter, peers) = (reporter(None), peers());
         let served = &mut reporter.keyspaces[0];
         (served.nodes, served.spares, served.partitions) = (vec![NodeId(1)], vec![NodeId(0)], 1);
-        let members = |nodes: &[u16]| Fact::Members(nodes.iter().copied().map(NodeId).collect());
+        let members = |nodes: &[u16]| Fact::Members {
+            partition: PartitionId(0),
+            version: 0,
+            nodes: nodes.iter().copied().map(NodeId).collect(),
+        };
         reporter.note(process(0), &members(&[1]));
         let at = Instant::ZERO;
         assert_eq!(stands(&reporter, &peers, at), (false, 1, (0, 1)), "of both a majority is both");

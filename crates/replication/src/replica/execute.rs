@@ -79,7 +79,8 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
         let nodes = || members.iter().map(|member| member.process.node);
         if !nodes().eq(self.told_members.iter().copied()) {
             self.told_members = nodes().collect();
-            effects.mark(Note::Fact(Fact::Members(self.told_members.clone())));
+            let (partition, nodes) = (self.identity.process.partition, self.told_members.clone());
+            effects.mark(Note::Fact(Fact::Members { partition, version: 0, nodes }));
         }
     }
 

@@ -4,8 +4,8 @@
 //! change them; under a key the protocol's store holds the encoded entry of that key (`Store::entry`): value, deadline and version. What was read goes into an empty store, the command is
 //! executed there by the code that serves every other protocol, so that replies are the same, and the keys that it has
 //! changed are written. `MULTI` and `EXEC` are one command and so one transaction, across partitions and regions;
-//! `WATCH` compares the versions of entries, which are read in the transaction that depends on them. Commands on the
-//! whole keyspace name no keys and are refused.
+//! `WATCH` compares the versions of entries, which are read in the transaction that depends on them. `SCAN`, `KEYS` and
+//! `DBSIZE` name no keys and are no transactions (`whole.rs`); other commands on the whole keyspace are refused.
 //!
 //! **Guarantee.** That of the protocol: commands that write are what its transactions that write are, commands that
 //! only read are its read-only transactions. Where the protocol has read-only transactions that may miss the latest, they
@@ -27,6 +27,7 @@ mod scratch;
 #[cfg(test)]
 mod tests;
 pub mod values;
+mod whole;
 
 pub use process::Commands;
 
@@ -73,6 +74,12 @@ pub enum Refusal {
          name them, or use a keyspace of another protocol"
     )]
     Whole(&'static str),
+    /// Keys are on their way between partitions, for longer than it has.
+    #[error(
+        "TRYAGAIN keys are being moved between partitions for longer than {0}; ask again, and for a move that was given \
+         up ask for that move again"
+    )]
+    Moving(Span),
     /// It was aborted each time until its time was up.
     #[error(
         "TRYAGAIN aborted {tries} times within {limit}, at last for {reason}; others change the same keys"
@@ -118,6 +125,8 @@ pub struct Parameters {
     pub open_max: usize,
     /// Commands that may go as one transaction.
     pub gather_max: usize,
+    /// How long an answer is waited for before the question is asked again.
+    pub patience: Span,
 }
 
 impl Parameters {
@@ -128,6 +137,7 @@ impl Parameters {
             limit: Span::from_secs(10),
             open_max: 65_536,
             gather_max: 256,
+            patience: rtt_max * 2 + Span::from_millis(400),
         }
     }
 
@@ -147,6 +157,8 @@ pub struct Setup<P> {
     pub client: P,
     /// How commands are tuned.
     pub parameters: Parameters,
+    /// How many partitions the keyspace has.
+    pub partitions: u16,
 }
 
 /// The family `F` as nodes serve it: its servers, and clients that take commands beside transactions.
@@ -166,14 +178,16 @@ impl<F: Family> Protocol for Served<F> {
     }
 
     fn lasting(placement: &Placement<F>) -> Lasting {
-        Lasting { fixed: placement.fixed.clone(), ..Lasting::default() }
+        placement.lasting()
     }
 
     fn place(placement: &Placement<F>, host: &mut impl Assemble<Self>) {
         let parameters = served::<F>(placement);
         placement.servers(parameters, |process, setup| host.server::<F::Server>(process, setup));
         placement.clients(parameters, |process, client| {
-            let setup = Setup { client, parameters: placement.commands };
+            // There are at most 1,024.
+            let partitions = placement.map.groups.len() as u16;
+            let setup = Setup { client, parameters: placement.commands, partitions };
             host.client::<Commands<Directed<F::Client>>>(process, setup);
         });
     }

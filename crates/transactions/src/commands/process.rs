@@ -3,6 +3,7 @@
 use super::keys::{self, Keys};
 use super::lines::Lines;
 use super::scratch::{Executed, execute};
+use super::whole::{Then, Whole};
 use super::{Answer, Ask, Parameters, Refusal, Setup, Transacts, counted};
 use crate::around::{Around, Timer};
 use crate::request::{self, Outcome, Read, Reason, Request, TxnId};
@@ -41,6 +42,11 @@ pub struct Commands<C: Process> {
     inner: BTreeMap<u64, Of>,
     /// Of transactions, by the host's ticket.
     hosts: BTreeMap<Ticket, u64>,
+    /// Commands that look at all keys, with the host's ticket.
+    wholes: BTreeMap<u64, (Ticket, Whole)>,
+    /// Those of them that wait for what came before them.
+    behind: BTreeSet<u64>,
+    partitions: u16,
 }
 
 /// A command that is not answered.
@@ -85,10 +91,13 @@ enum Stage {
 enum Of {
     Batch(u64),
     Host(Ticket),
+    Whole(u64),
     /// The end of a transaction that nobody waits for.
     Nobody,
 }
 
+/// Commands that look at all keys at a time; more are refused.
+const WHOLES_MAX: usize = 256;
 /// Commands of more keys than this go alone: who could go with them is looked for key by key.
 const GATHERING_KEYS_MAX: usize = 64;
 
@@ -145,6 +154,7 @@ impl<C: Transacts> Commands<C> {
                 self.hosts.remove(&ticket);
                 effects.complete(ticket, Answer::Transaction(outcome));
             }
+            Some(Of::Whole(number)) => self.walked(number, outcome, effects),
             Some(Of::Nobody) | None => {}
         }
     }
@@ -156,6 +166,21 @@ impl<C: Transacts> Commands<C> {
             Ok(()) if self.asked.len() >= self.knobs.open_max => Some(Refusal::Overloaded(self.asked.len())),
             Ok(()) => None,
         };
+        if let Some(Refusal::Whole(_)) = refusal
+            && self.wholes.len() < WHOLES_MAX
+            && let Some(whole) = Whole::of(&command, self.partitions, effects.now())
+        {
+            let number = self.number();
+            self.tickets.insert(ticket, number);
+            if command.in_order {
+                self.behind.insert(number);
+                self.pausing.insert((whole.since + self.knobs.limit, number));
+            } else {
+                self.go.push_back(number);
+            }
+            self.wholes.insert(number, (ticket, whole));
+            return;
+        }
         if let Some(refusal) = refusal {
             return effects.complete_ahead(ticket, Answer::Refused(refusal));
         }
@@ -206,8 +231,65 @@ impl<C: Transacts> Commands<C> {
         self.go.push_back(number);
     }
 
+    /// A command that looks at all keys asks for what it needs next; again, where nobody has answered in time.
+    fn walk(&mut self, number: u64, effects: &mut Effects<Self>) {
+        let now = effects.now();
+        let Some((_, whole)) = self.wholes.get_mut(&number) else { return };
+        if let Some(inner) = whole.inner.take() {
+            self.inner.remove(&inner);
+            self.with(effects, |client, effects| client.cancel(Ticket(inner), effects));
+        }
+        let Some((_, whole)) = self.wholes.get(&number) else { return };
+        if now.since(whole.since) >= self.knobs.limit {
+            let refusal = whole.late(self.knobs.limit);
+            return self.end_walk(number, Answer::Refused(refusal), effects);
+        }
+        let then = whole.ask();
+        self.walk_on(number, then, effects);
+    }
+
+    fn walked(&mut self, number: u64, outcome: Outcome, effects: &mut Effects<Self>) {
+        self.pausing.retain(|(_, other)| *other != number);
+        let Some((_, whole)) = self.wholes.get_mut(&number) else { return };
+        whole.inner = None;
+        let then = whole.answered(outcome);
+        self.walk_on(number, then, effects);
+    }
+
+    fn walk_on(&mut self, number: u64, then: Then, effects: &mut Effects<Self>) {
+        let Parameters { retry, patience, limit, .. } = self.knobs;
+        match then {
+            Then::Ask(request) => {
+                let Some((_, whole)) = self.wholes.get_mut(&number) else { return };
+                // Who leads nothing does not answer which keys there are; transactions end by themselves.
+                let due = match request {
+                    Request::List { .. } => effects.now() + patience,
+                    _ => whole.since + limit,
+                };
+                self.pausing.insert((due, number));
+                // Its answer may come at once.
+                whole.inner = Some(self.next + 1);
+                self.request(Of::Whole(number), request, effects);
+            }
+            Then::Pause => drop(self.pausing.insert((effects.now() + retry.pause_max, number))),
+            Then::Reply(reply) => self.end_walk(number, Answer::Replied(reply), effects),
+        }
+    }
+
+    fn end_walk(&mut self, number: u64, answer: Answer, effects: &mut Effects<Self>) {
+        self.behind.remove(&number);
+        self.pausing.retain(|(_, other)| *other != number);
+        if let Some((ticket, _)) = self.wholes.remove(&number) {
+            self.tickets.remove(&ticket);
+            effects.complete(ticket, answer);
+        }
+    }
+
     /// Begins the transaction of a batch.
     fn begin(&mut self, number: u64, effects: &mut Effects<Self>) {
+        if self.wholes.contains_key(&number) {
+            return self.walk(number, effects);
+        }
         let Some(batch) = self.batches.get_mut(&number) else { return };
         if batch.tries == 0 && effects.now().since(batch.since) >= self.knobs.limit {
             let refusal = Refusal::Waited(self.knobs.limit);
@@ -401,6 +483,9 @@ impl<C: Transacts> Process for Commands<C> {
             armed: None,
             inner: BTreeMap::new(),
             hosts: BTreeMap::new(),
+            wholes: BTreeMap::new(),
+            behind: BTreeSet::new(),
+            partitions: setup.partitions,
         }
     }
 
@@ -433,6 +518,15 @@ impl<C: Transacts> Process for Commands<C> {
             return self.with(effects, |client, effects| client.cancel(Ticket(inner), effects));
         }
         let Some(number) = self.tickets.remove(&ticket) else { return };
+        if let Some((_, whole)) = self.wholes.remove(&number) {
+            self.behind.remove(&number);
+            self.pausing.retain(|(_, other)| *other != number);
+            if let Some(inner) = whole.inner {
+                self.inner.remove(&inner);
+                self.with(effects, |client, effects| client.cancel(Ticket(inner), effects));
+            }
+            return;
+        }
         let Some(asked) = self.asked.get_mut(&number) else { return };
         asked.ticket = None;
         if !asked.taken
@@ -464,7 +558,12 @@ impl<C: Transacts> Process for Commands<C> {
             while let Some(number) = self.ready.pop_front() {
                 self.start(number);
             }
-            if let Some(number) = self.go.pop_front() {
+            let first = self.asked.keys().next().copied();
+            let free = |number: &u64| first.is_none_or(|first| *number < first);
+            if let Some(number) = self.behind.first().copied().filter(free) {
+                self.behind.remove(&number);
+                self.walk(number, effects);
+            } else if let Some(number) = self.go.pop_front() {
                 self.begin(number, effects);
             } else if std::mem::take(&mut self.touched) {
                 self.lend(effects, C::settle);

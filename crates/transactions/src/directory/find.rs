@@ -249,7 +249,9 @@ impl Find {
                 self.hosts.insert(ticket, Waits::Survey(number));
                 self.survey(number, turn);
             }
-            Request::List { .. } => turn.tell(ticket, MoveRefusal::Undivided.into()),
+            Request::List { partition, query } => {
+                self.pass(ticket, Request::List { partition, query: query.located() }, turn);
+            }
         }
     }
 
@@ -505,6 +507,10 @@ fn plain(outcome: Outcome) -> Outcome {
     match outcome {
         Outcome::Refused(Refusal::Undeclared(key)) => Outcome::Refused(Refusal::Undeclared(known(key))),
         Outcome::Refused(Refusal::Twice(key)) => Outcome::Refused(Refusal::Twice(known(key))),
+        Outcome::Listed { keys, open, next } => {
+            let plain = |keys: Vec<Blob>| keys.iter().filter_map(|key| located::plain(key)).collect();
+            Outcome::Listed { keys: plain(keys), open: plain(open), next }
+        }
         other => other,
     }
 }

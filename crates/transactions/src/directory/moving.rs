@@ -3,7 +3,7 @@
 
 use super::find::Find;
 use super::{Client, Known, Mutation, Place, Reach, Route, Routes, Turn, located};
-use crate::listing::Query;
+use crate::listing::{AsOf, PAGE, Query};
 use crate::request::{MoveRefusal, Moved, Outcome, Read, Refusal, Request, TxnId, Update};
 use isochrone_core::{Blob, Instant, PartitionId, Span, Ticket};
 use isochrone_store::versions::Version;
@@ -81,7 +81,7 @@ impl Step {
         match outcome {
             Outcome::Begun { txn, reads } => Step::Begun(txn, reads),
             Outcome::Committed { at } => Step::Committed(at),
-            Outcome::Listed { keys, next } => Step::Listed(keys, next),
+            Outcome::Listed { keys, open, next } => Step::Listed([keys, open].concat(), next),
             Outcome::Refused(Refusal::TooLarge { .. }) => Step::TooLarge,
             _ => Step::Nothing,
         }
@@ -134,8 +134,8 @@ impl Drive {
         match self.phase {
             Phase::Mark | Phase::End => Request::Begin { reads: entries.clone(), writes: entries },
             Phase::List(from) => {
-                let fence = (located::entry(self.from), self.fence);
-                Request::List { partition: self.from, query: Query { from, fence } }
+                let as_of = AsOf::Version(located::entry(self.from), self.fence);
+                Request::List { partition: self.from, query: Query { from, most: PAGE, as_of } }
             }
             Phase::Carry => {
                 let source = self.chunk().iter().map(|key| located::key(self.from, key));
@@ -508,11 +508,13 @@ mod tests {
             store.put(&key.into(), Version(version), Some("v".into()));
         }
         store.put(&"b".into(), Version(5), None);
-        let (pending, fence) = (Blob::from("new"), |version| ("entry".into(), Version(version)));
+        let (pending, fence) = (Blob::from("new"), |version| AsOf::Version("entry".into(), Version(version)));
         let page = |query: Query| query.answer(&store, std::iter::once(&pending));
-        assert_eq!(page(Query { from: 0, fence: fence(5) }), None, "it is behind");
-        let mut found = page(Query { from: 0, fence: fence(4) }).expect("it has come so far");
+        let since = |version| Query { from: 0, most: PAGE, as_of: fence(version) };
+        assert_eq!(page(since(5)), None, "it is behind");
+        let mut found = page(since(4)).expect("it has come so far");
         found.keys.sort();
-        assert_eq!((found.keys, found.next), (vec!["a".into(), "entry".into(), "new".into()], None));
+        let keys = vec!["a".into(), "entry".into()];
+        assert_eq!((found.keys, found.open, found.next), (keys, vec!["new".into()], None));
     }
 }

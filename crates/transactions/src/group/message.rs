@@ -95,6 +95,8 @@ pub enum Message<E: Wire, M: Wire> {
         version: u32,
         /// They.
         members: Arc<[Member]>,
+        /// Whether the sender leads.
+        leads: bool,
     },
 }
 
@@ -143,6 +145,8 @@ pub enum Timer<T> {
     Pull,
     /// Views on offer that nobody has read for long.
     Offers,
+    /// Clients are told of the members again.
+    Tell,
 }
 
 /// The notes of replicas and clients.

@@ -17,7 +17,7 @@ pub(crate) use tuning::{log_for_rtt, read_log};
 
 use crate::census::{self, Census};
 use crate::family::{self, SERVER, Tuning};
-use crate::listing::{Listings, Page, Query};
+use crate::listing::{AsOf, Listings, Page, Query};
 use crate::map::Map;
 use crate::said::{Said, say, say_ahead};
 use isochrone_core::{
@@ -29,7 +29,7 @@ use isochrone_replication::order::{Member, Order as _, Setup, Step};
 use isochrone_replication::{Change, Refusal};
 use isochrone_store::versions::Versions;
 use orders::{Ended, Orders};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Debug;
 use std::hash::Hash;
 use std::sync::Arc;
@@ -100,8 +100,9 @@ pub trait Rules: Clone + Hash + Send + 'static {
     fn check(&self) {}
 }
 
-/// Asks the replicas of a partition which keys it has. One answer will do, of whichever replica: what it applied before the
-/// fence is what every other has there, and whatever wrote a key without having read the fence had ended before it.
+/// Asks the replicas of a partition which keys it has. One answer will do. Since a version of a key it is that of whichever
+/// replica has applied that: it has what every other has there, and whatever wrote a key without having read this one had
+/// ended before. As of now it is the leader's.
 pub(crate) fn list<E: Wire, M: Wire, C: Process<Message = Message<E, M>>>(
     listings: &mut Listings,
     map: &Map,
@@ -237,10 +238,19 @@ pub struct Server<R: Rules> {
     informed: BTreeMap<ProcessId, (u32, Instant)>,
     /// The nodes of the members that the host was last told of.
     told_members: Arc<[NodeId]>,
+    /// Whether all clients are told of the members now and then.
+    telling: bool,
+    /// Who asks for keys as of now, with the last heartbeat before that.
+    listing: VecDeque<(Instant, ProcessId, CommandId, Query)>,
 }
+
+/// Questions for keys that wait at once at most; who asks more asks again.
+const LISTING_MAX: usize = 1_024;
 
 /// Who speaks with a group whose members have changed is told again so often: it may have begun anew since.
 const INFORM_EVERY: Span = Span::from_secs(1);
+/// Those who have nothing to ask are told so often.
+const TELL_EVERY: Span = Span::from_secs(5);
 
 /// What a replica was opened with: it never changes, and says nothing to a hash.
 #[derive(Clone)]
@@ -290,6 +300,7 @@ impl<R: Rules> Server<R> {
             self.answer(ticket, result, effects);
         }
         self.advance(effects);
+        self.list_confirmed(effects);
     }
 
     fn answer(&mut self, ticket: Ticket, result: Result<(), Refusal>, effects: &mut Effects<Self>) {
@@ -317,6 +328,43 @@ impl<R: Rules> Server<R> {
         self.with_log(effects, |log, inner| log.change(ticket, change, inner));
     }
 
+    /// Somebody asks which keys are here: as of now the leader is asked, once it is sure that it led when the question came.
+    fn on_list(&mut self, from: ProcessId, ask: CommandId, query: Query, effects: &mut Effects<Self>) {
+        match query.as_of {
+            AsOf::Version(..) => {
+                let member = self.log.configuration().seat(self.identity.process).is_some();
+                if let Some(page) = self.rules.list(&query).filter(|_| member) {
+                    // What was applied is decided.
+                    effects.send_ahead(from, Message::Listed { ask, page });
+                }
+            }
+            AsOf::Now { .. } if self.reign.is_none() || self.listing.len() >= LISTING_MAX => {}
+            AsOf::Now { .. } => {
+                let mut before = Instant::MAX;
+                self.with_log(effects, |log, inner| before = log.confirm(inner));
+                self.listing.push_back((before, from, ask, query));
+                self.list_confirmed(effects);
+            }
+        }
+    }
+
+    /// Tells the keys to those whose questions came before it was sure that this replica leads.
+    fn list_confirmed(&mut self, effects: &mut Effects<Self>) {
+        if self.listing.is_empty() {
+            return;
+        }
+        if self.reign.is_none() {
+            return self.listing.clear();
+        }
+        while let Some((_, from, ask, query)) =
+            self.listing.pop_front_if(|(before, ..)| self.log.confirmed(*before))
+        {
+            if let Some(page) = self.rules.list(&query) {
+                effects.send_ahead(from, Message::Listed { ask, page });
+            }
+        }
+    }
+
     /// Tells who speaks with this group who its members are, where they are not those of the file.
     fn inform(&mut self, to: ProcessId, effects: &mut Effects<Self>) {
         let (version, now) = (self.log.configuration().version(), effects.now());
@@ -328,9 +376,28 @@ impl<R: Rules> Server<R> {
             return;
         }
         self.informed.insert(to, (version, now));
-        let members = self.log.configuration().members().into();
+        let message = self.members();
         // What is decided is so whatever this replica forgets.
-        say_ahead(to, Message::Members { version, members }, effects);
+        say_ahead(to, message, effects);
+    }
+
+    fn members(&self) -> MessageOf<R> {
+        let configuration = self.log.configuration();
+        let (version, members) = (configuration.version(), configuration.members().into());
+        Message::Members { version, members, leads: self.reign.is_some() }
+    }
+
+    /// Tells all clients who the members are, now and then, where they are not those of the file: one that has just begun,
+    /// or has nothing to ask, would not know where the partition has gone.
+    fn tell_all(&mut self, effects: &mut Effects<Self>) {
+        self.telling = self.reign.is_some();
+        if self.telling {
+            let message = self.members();
+            for client in self.setup.0.clients.clone().iter() {
+                say_ahead(*client, message.clone(), effects);
+            }
+            effects.arm(Timer::Tell, TELL_EVERY);
+        }
     }
 
     /// Tells the host who the members are, where that is news.
@@ -338,7 +405,10 @@ impl<R: Rules> Server<R> {
         let nodes = || self.log.configuration().members().iter().map(|member| member.process.node);
         if !nodes().eq(self.told_members.iter().copied()) {
             self.told_members = nodes().collect();
-            effects.mark(Note::Fact(Fact::Members(self.told_members.clone())));
+            let version = self.log.configuration().version();
+            let (partition, nodes) = (self.identity.process.partition, self.told_members.clone());
+            effects.mark(Note::Fact(Fact::Members { partition, version, nodes }));
+            self.telling = false;
         }
     }
 
@@ -456,6 +526,8 @@ impl<R: Rules> Process for Server<R> {
             orders: Orders::default(),
             informed: BTreeMap::new(),
             told_members: Arc::default(),
+            telling: false,
+            listing: VecDeque::new(),
         }
     }
 
@@ -491,17 +563,13 @@ impl<R: Rules> Process for Server<R> {
                 self.inform(from, effects);
                 self.with_rules(effects, |rules, turn| rules.receive(from, message, turn));
             }
-            Message::Members { version, members } => self.rules.learn(from.partition, version, &members),
+            Message::Members { version, members, .. } => {
+                self.rules.learn(from.partition, version, &members);
+            }
             Message::Want { position, index, again } => self.on_want(from, position, index, again, effects),
             Message::Chunk { position, index, chunk } => self.on_chunk(from, position, index, chunk, effects),
             Message::Gone { position } => self.on_gone(from, position, effects),
-            Message::List { ask, query } => {
-                let member = self.log.configuration().seat(self.identity.process).is_some();
-                if let Some(page) = self.rules.list(&query).filter(|_| member) {
-                    // What was applied is decided.
-                    effects.send_ahead(from, Message::Listed { ask, page });
-                }
-            }
+            Message::List { ask, query } => self.on_list(from, ask, query, effects),
             Message::Administer { order, .. } if !self.log.leads() => {
                 let result = Err(Refusal::NotLeader);
                 say_ahead(from, Message::Administered { order, result }, effects);
@@ -548,6 +616,7 @@ impl<R: Rules> Process for Server<R> {
             Timer::Own(timer) => effects.repeating(|effects| {
                 self.with_rules(effects, |rules, turn| rules.expire(timer, turn));
             }),
+            Timer::Tell => effects.repeating(|effects| self.tell_all(effects)),
             Timer::Pull => self.pull(effects),
             Timer::Offers => {
                 self.offers.clear();
@@ -568,6 +637,9 @@ impl<R: Rules> Process for Server<R> {
         }
         self.census.tell(self.rules.store().count(), Note::Fact, effects);
         self.mark_members(effects);
+        if !self.telling && self.reign.is_some() && self.log.configuration().version() > 0 {
+            self.tell_all(effects);
+        }
     }
 
     /// None while a peer's state is coming in: its chunks are in the journal and in no snapshot.

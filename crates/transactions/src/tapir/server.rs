@@ -409,7 +409,7 @@ mod tests {
         let groups = [Group { members, spares: [].into() }].into();
         let map = Map { keyspace: KeyspaceId(1), split: Split::Hash, groups };
         let parameters = Parameters::for_rtt(Span::from_millis(10));
-        let setup = family::Server { map, partition: PartitionId(0), parameters };
+        let setup = family::Server { map, partition: PartitionId(0), clients: [].into(), parameters };
         let mut server = Server::open(Identity { process: me, incarnation: 1 }, &setup);
         let mut outbox = Outbox::new(me, Random::seeded(1));
         let from = process(crate::CLIENT);

@@ -469,8 +469,8 @@ impl Process for Client {
             group::Message::Listed { ask, page } if ask.client == self.me => {
                 return self.listings.heard(from, ask, page, effects);
             }
-            group::Message::Members { version, members } => {
-                return self.leaders.learn(from.partition, version, &members);
+            group::Message::Members { version, members, leads } => {
+                return self.leaders.heard(from, version, &members, leads, effects);
             }
             _ => return,
         };

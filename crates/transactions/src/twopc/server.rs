@@ -9,7 +9,7 @@ use crate::census;
 use crate::family;
 use crate::group::{self, Rules};
 use crate::leaders::Leaders;
-use crate::listing::{Page, Query};
+use crate::listing::{AsOf, Page, Query};
 use crate::locks::LockTable;
 use crate::request::TxnId;
 use isochrone_core::{Identity, Instant, Malformed, PartitionId, ProcessId};
@@ -316,6 +316,9 @@ impl Rules for Replica {
     }
 
     fn list(&self, query: &Query) -> Option<Page> {
+        if matches!(query.as_of, AsOf::Now { .. }) && !self.serving {
+            return None;
+        }
         let prepared = self.state.prepared.values();
         let pending = prepared.flat_map(|prepared| prepared.writes.iter().map(|update| &update.key));
         query.answer(&self.state.versions, pending)

@@ -1,6 +1,8 @@
 //! Commands over each protocol, under faults: what clients saw must be linearizable where the protocol is strict, and
 //! each command executed at most once.
 
+mod scans;
+
 use isochrone_core::deployment::Known;
 use isochrone_core::{Deployment, Guarantee};
 use isochrone_sim::FaultSet;

@@ -143,7 +143,7 @@ impl<F: Family> World<F> {
             for member in group.members.iter() {
                 let partition = isochrone_core::PartitionId(at as u16);
                 let map = placement.map.clone();
-                let setup = isochrone_transactions::Server { map, partition, parameters };
+                let setup = isochrone_transactions::Server { map, partition, clients: [].into(), parameters };
                 world.servers.push(Actor::new(member.process, setup));
             }
         }

@@ -9,7 +9,7 @@ use crate::request::Refusal;
 use isochrone_core::{
     Ballot, Effects, Instant, Lease, ProcessId, ReplicaId, ReplicaSet, Slot, SlotLog, Span, Suspicion, Wire,
 };
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 /// One leader's time in one ballot.
@@ -30,6 +30,9 @@ pub(super) struct Reign {
     /// Leases of others that may still hold: nothing decided may show yet.
     pub(super) waiting: Option<Leases>,
     pub(super) contact: Suspicion,
+    /// When the last heartbeat left, and which each has answered last.
+    said: Instant,
+    answered: BTreeMap<ReplicaId, Instant>,
     /// Who is being brought up to date before it becomes a member.
     pub(super) learner: Option<Member>,
     /// What administration waits for.
@@ -134,6 +137,25 @@ impl<V: Wire> Log<V> {
         matches!(&self.role, Role::Leader(reign) if self.delivered >= reign.serving && reign.waiting.is_none())
     }
 
+    /// Asks all at once whether this replica leads; which heartbeat was the last before that.
+    pub fn confirm(&mut self, effects: &mut Effects<Self>) -> Instant {
+        let Role::Leader(reign) = &self.role else { return Instant::MAX };
+        let before = reign.said;
+        // Later than that one, whatever the clock says.
+        self.beat_as(effects.now().max(before + Span::from_nanos(1)), effects);
+        before
+    }
+
+    /// Whether a majority has answered a heartbeat behind this one: it had promised no later ballot then, so nobody else had led by
+    /// the time that this was the last, and whatever was decided by then is known here.
+    pub fn confirmed(&self, before: Instant) -> bool {
+        let Role::Leader(reign) = &self.role else { return false };
+        let answered = |replica: ReplicaId| reign.answered.get(&replica).is_some_and(|sent| *sent > before);
+        let members = self.configuration.members().iter().map(|member| member.replica);
+        let for_it = members.filter(|replica| *replica == self.me || answered(*replica)).count();
+        for_it >= self.configuration.majority()
+    }
+
     fn holds_lease(&self, reign: &Reign, now: Instant) -> bool {
         if self.parameters.mutated(Mutation::ReadAfterLease) {
             return true;
@@ -183,6 +205,8 @@ impl<V: Wire> Log<V> {
             lease: Lease::default(),
             waiting: waits.then_some(leases),
             contact: Suspicion::watching([], self.parameters.election * 2, now),
+            said: Instant::ZERO,
+            answered: BTreeMap::new(),
             learner: None,
             task: None,
         }));
@@ -388,6 +412,10 @@ impl<V: Wire> Log<V> {
 
     /// The timer of heartbeats.
     pub(super) fn beat(&mut self, effects: &mut Effects<Self>) {
+        self.beat_as(effects.now(), effects);
+    }
+
+    fn beat_as(&mut self, sent: Instant, effects: &mut Effects<Self>) {
         let now = effects.now();
         self.pursue(effects);
         let (decided, me) = (self.decided, self.me);
@@ -399,9 +427,11 @@ impl<V: Wire> Log<V> {
             effects.mark(Note::Counted("leaders_cut_off"));
             return self.step_down(effects);
         }
+        let Role::Leader(reign) = &mut self.role else { return };
+        reign.said = reign.said.max(sent);
         for peer in &self.peers {
             if peer.replica != me {
-                let beat = Message::Heartbeat { ballot, decided, sent: now };
+                let beat = Message::Heartbeat { ballot, decided, sent };
                 effects.urgently(|effects| effects.send_ahead(peer.process, beat));
             }
         }
@@ -452,6 +482,8 @@ impl<V: Wire> Log<V> {
             return;
         }
         reign.contact.heard(follower, effects.now());
+        let answered = reign.answered.entry(follower).or_insert(sent);
+        *answered = (*answered).max(sent);
         reign.lease.granted(follower, terms.held_until(sent));
         let caught_up = ours.since(decided) <= LEARNER_SLACK;
         let learner = reign.learner.is_some_and(|learner| learner.replica == follower);

@@ -527,8 +527,8 @@ impl Process for Client {
             Message::Listed { ask, page } if ask.client == self.me => {
                 return self.listings.heard(from, ask, page, effects);
             }
-            Message::Members { version, members } => {
-                return self.leaders.learn(from.partition, version, &members);
+            Message::Members { version, members, leads } => {
+                return self.leaders.heard(from, version, &members, leads, effects);
             }
             _ => return,
         };

@@ -15,7 +15,7 @@ use crate::census;
 use crate::family;
 use crate::group::{self, Rules};
 use crate::leaders::Leaders;
-use crate::listing::{Page, Query};
+use crate::listing::{AsOf, Page, Query};
 use crate::map::Map;
 use crate::request::{TxnId, Update};
 use claims::Claims;
@@ -338,7 +338,12 @@ impl Rules for Partition {
     }
 
     fn list(&self, query: &Query) -> Option<Page> {
-        let pending = self.state.pending.values().flat_map(|vote| vote.part.writes.iter());
+        if matches!(query.as_of, AsOf::Now { .. }) && !self.settled() {
+            return None;
+        }
+        // Votes may have settled what this leader has only appended.
+        let appended = self.lead.iter().flat_map(|lead| lead.appended.values());
+        let pending = self.state.pending.values().chain(appended).flat_map(|vote| vote.part.writes.iter());
         query.answer(&self.state.store, pending)
     }
 

@@ -32,6 +32,7 @@ fn terms(mutation: Option<Mutation>, coordinator: ProcessId) -> (Vec<Ballot>, us
             groups: [Group { members: members.into(), spares: [].into() }].into(),
         },
         partition: PartitionId(0),
+        clients: [].into(),
         parameters: Parameters { mutation, ..parameters },
     };
     let identity = Identity { process: me, incarnation: 1 };
