@@ -217,6 +217,7 @@ mod tests {
         assert_eq!(leaders.of(p), process(1));
     }
 
+    /// Seed 14,932 of `replicas_come_and_go`: a client stayed with one that was no member any more.
     #[test]
     fn members_are_asked_before_those_who_are_none_and_all_are_in_the_end() {
         let group = Group { members: (0..3).map(member).collect(), spares: [process(7)].into() };
