@@ -28,16 +28,9 @@ pub fn deadline(entry: &[u8]) -> Option<Stamp> {
 
 /// The type of what a key holds that holds this. It costs the size of the value.
 pub fn kind(entry: &[u8]) -> Option<Kind> {
-    let [FORMAT, entry @ ..] = entry else { return None };
-    let Whole { part, .. } = wire::decode(entry).ok()?;
-    Some(match part {
-        Content::String(_) | Content::Integer(_) => Kind::String,
-        Content::Hash(_) => Kind::Hash,
-        Content::Set(_) => Kind::Set,
-        Content::List(_) => Kind::List,
-        Content::Sorted(_) => Kind::SortedSet,
-        Content::Stream(..) | Content::Parts(..) => Kind::Stream,
-    })
+    let (key, mut store) = (Blob::default(), Store::default());
+    store.enter(&key, entry).ok()?;
+    Some(store.keys.get(&key)?.value.kind())
 }
 
 impl Store {

@@ -236,10 +236,9 @@ impl<C: Transacts> Commands<C> {
         let now = effects.now();
         let Some((_, whole)) = self.wholes.get_mut(&number) else { return };
         if let Some(inner) = whole.inner.take() {
-            self.inner.remove(&inner);
-            self.with(effects, |client, effects| client.cancel(Ticket(inner), effects));
+            self.forget(inner, effects);
         }
-        let Some((_, whole)) = self.wholes.get(&number) else { return };
+        let Some((_, whole)) = self.wholes.get_mut(&number) else { return };
         if now.since(whole.since) >= self.knobs.limit {
             let refusal = whole.late(self.knobs.limit);
             return self.end_walk(number, Answer::Refused(refusal), effects);
@@ -277,12 +276,23 @@ impl<C: Transacts> Commands<C> {
     }
 
     fn end_walk(&mut self, number: u64, answer: Answer, effects: &mut Effects<Self>) {
-        self.behind.remove(&number);
-        self.pausing.retain(|(_, other)| *other != number);
-        if let Some((ticket, _)) = self.wholes.remove(&number) {
+        if let Some((ticket, _)) = self.drop_walk(number) {
             self.tickets.remove(&ticket);
             effects.complete(ticket, answer);
         }
+    }
+
+    fn drop_walk(&mut self, number: u64) -> Option<(Ticket, Whole)> {
+        let dropped = self.wholes.remove(&number)?;
+        self.behind.remove(&number);
+        self.pausing.retain(|(_, other)| *other != number);
+        Some(dropped)
+    }
+
+    /// Nobody waits for this answer of the client any more.
+    fn forget(&mut self, inner: u64, effects: &mut Effects<Self>) {
+        self.inner.remove(&inner);
+        self.with(effects, |client, effects| client.cancel(Ticket(inner), effects));
     }
 
     /// Begins the transaction of a batch.
@@ -514,18 +524,11 @@ impl<C: Transacts> Process for Commands<C> {
 
     fn cancel(&mut self, ticket: Ticket, effects: &mut Effects<Self>) {
         if let Some(inner) = self.hosts.remove(&ticket) {
-            self.inner.remove(&inner);
-            return self.with(effects, |client, effects| client.cancel(Ticket(inner), effects));
+            return self.forget(inner, effects);
         }
         let Some(number) = self.tickets.remove(&ticket) else { return };
-        if let Some((_, whole)) = self.wholes.remove(&number) {
-            self.behind.remove(&number);
-            self.pausing.retain(|(_, other)| *other != number);
-            if let Some(inner) = whole.inner {
-                self.inner.remove(&inner);
-                self.with(effects, |client, effects| client.cancel(Ticket(inner), effects));
-            }
-            return;
+        if let Some((_, whole)) = self.drop_walk(number) {
+            return whole.inner.into_iter().for_each(|inner| self.forget(inner, effects));
         }
         let Some(asked) = self.asked.get_mut(&number) else { return };
         asked.ticket = None;
@@ -558,8 +561,7 @@ impl<C: Transacts> Process for Commands<C> {
             while let Some(number) = self.ready.pop_front() {
                 self.start(number);
             }
-            let first = self.asked.keys().next().copied();
-            let free = |number: &u64| first.is_none_or(|first| *number < first);
+            let free = |number: &u64| self.asked.keys().next().is_none_or(|first| number < first);
             if let Some(number) = self.behind.first().copied().filter(free) {
                 self.behind.remove(&number);
                 self.walk(number, effects);

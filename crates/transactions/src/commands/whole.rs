@@ -95,7 +95,7 @@ impl Whole {
     }
 
     /// What is asked now.
-    pub(super) fn ask(&self) -> Then {
+    pub(super) fn ask(&mut self) -> Then {
         if self.at.partition >= self.partitions {
             // Nobody was given such a cursor.
             return Then::Reply(self.reply(0));
@@ -219,13 +219,12 @@ impl Whole {
         Then::Reply(self.reply(cursor(self.epoch.unwrap_or_default(), next, self.partitions)))
     }
 
-    fn reply(&self, cursor: u64) -> Response {
+    fn reply(&mut self, cursor: u64) -> Response {
+        let items = std::mem::take(&mut self.found);
         match self.command.operation {
-            Operation::DbSize => Response::count(self.found.len()),
-            Operation::Keys { .. } => {
-                Response::Array(self.found.iter().map(|key| Response::Bulk(key.clone())).collect())
-            }
-            _ => Response::Scan { cursor, items: self.found.clone() },
+            Operation::DbSize => Response::count(items.len()),
+            Operation::Keys { .. } => Response::Array(items.into_iter().map(Response::Bulk).collect()),
+            _ => Response::Scan { cursor, items },
         }
     }
 }
