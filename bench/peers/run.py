@@ -93,7 +93,10 @@ class Servers:
     def __enter__(self):
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, why, *_):
+        if why is SystemExit:
+            for log in sorted(self.directory.glob("log-*.txt")):
+                print(f"{log.name}: {log.read_text(errors='replace')[-2000:]}", file=sys.stderr)
         for p in self.processes:
             p.send_signal(signal.SIGTERM)
         for p in self.processes:
@@ -127,7 +130,8 @@ def redis_benchmark(port, clients, pipeline, seconds, servers, command=("-t", "s
 
 def etcd(base, seconds, loader):
     with Servers(base) as servers:
-        peers, clients = free_ports(3), free_ports(3)
+        ports = free_ports(6)
+        peers, clients = ports[:3], ports[3:]
         cluster = ",".join(f"e{i}=http://127.0.0.1:{port}" for i, port in enumerate(peers))
         for i in range(3):
             servers.start(
@@ -170,7 +174,8 @@ def redis(base, seconds, pipeline):
 def start_nodes(servers, binary, nodes=3, protocol="multipaxos", parameters="", node="", replicas=None, keyspaces=("main",)):
     """Starts nodes over loopback, of which all or the first `replicas` serve these keyspaces; where one leads, the first. Their
     Redis and HTTP ports, and their deployment file."""
-    peers, gates, admin = free_ports(nodes), free_ports(nodes), free_ports(nodes)
+    ports = free_ports(3 * nodes)
+    peers, gates, admin = ports[:nodes], ports[nodes:2 * nodes], ports[2 * nodes:]
     lines = ['cluster = "bench"', '[[region]]', 'name = "here"', '[network]', 'lan_rtt = "0.1ms"']
     for i in range(nodes):
         lines += ["[[node]]", f'name = "n{i}"', 'region = "here"', f'listen = "127.0.0.1:{peers[i]}"',

@@ -32,6 +32,7 @@ fn commands(criterion: &mut Criterion) {
             name: "main".to_owned(),
             index: 0,
             protocol: "multipaxos",
+            transactional: false,
             guarantee: Guarantee::Linearizable,
             replicas: 3,
             durability: isochrone_node::gateway::Durability::Most,

@@ -347,6 +347,8 @@ pub struct KeyspaceView {
     pub index: u32,
     /// The name of its protocol.
     pub protocol: &'static str,
+    /// Whether a command there is a transaction.
+    pub transactional: bool,
     /// What it promises.
     pub guarantee: Guarantee,
     /// How many replicas each of its partitions has.

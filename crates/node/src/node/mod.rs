@@ -281,9 +281,8 @@ impl Node {
         let farthest =
             deployment.nodes().iter().map(|node| deployment.matrix().rtt(me.region, node.region)).max();
         let farthest = farthest.unwrap_or(Span::ZERO);
-        let transacts = |keyspace: &KeyspaceView| transactional.contains(&keyspace.protocol);
-        let windows =
-            keyspaces.views.iter().map(|keyspace| Window::new(farthest, transacts(keyspace))).collect();
+        let window = |keyspace: &KeyspaceView| Window::new(farthest, keyspace.transactional);
+        let windows = keyspaces.views.iter().map(window).collect();
         let view = NodeView {
             version: env!("CARGO_PKG_VERSION"),
             cluster: deployment.cluster().to_owned(),
@@ -454,6 +453,7 @@ impl Keyspaces {
             name: keyspace.name.clone(),
             index: u32::from(keyspace.index),
             protocol,
+            transactional: protocols.transactional().any(|other| other == protocol),
             guarantee: placed.guarantee,
             replicas: keyspace.replicas.len() as u32,
             durability: placed.durability,

@@ -710,6 +710,7 @@ mod tests {
             name: "main".to_owned(),
             index: 0,
             protocol: "some",
+            transactional: false,
             guarantee: Guarantee::Linearizable,
             replicas: 5,
             durability: Durability::AllSoon,

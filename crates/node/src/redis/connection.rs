@@ -81,7 +81,8 @@ pub(crate) struct State {
     expected: usize,
     pipeline_max: usize,
     bytes_max: usize,
-    /// The EXEC under way of which the node itself has something to do. What follows it is not taken up before.
+    /// What is under way before which nothing that follows is taken up: an EXEC of which the node itself has something to do,
+    /// or a command about all keys where commands are transactions, which order nothing but keys.
     pub(crate) finishing: Option<u64>,
     /// Since when more than `output_max` is unsent and hardly less has become of it, and how much it was then.
     clogged: Option<(Instant, usize)>,
@@ -614,6 +615,7 @@ impl State {
         let behind = if reads { self.pipeline.ordered() > 0 } else { self.pipeline.looking() > 0 };
         let (in_order, ordered) = (behind, behind || !reads);
         let fills = Fills::of(keyspace, &operation);
+        let alone = context.keyspaces[self.keyspace].transactional && names_no_keys(&operation);
         let (lookups, copies) = (Lookups::of(&operation), pipeline::copies(&operation));
         let (version, bytes) = (self.version, sink.bytes);
         let (name, asked) = (self.last_command, context.now);
@@ -628,6 +630,9 @@ impl State {
         let id = self.pipeline.wait(waiting);
         let command = Command { stamp: context.stamp, operation, in_order };
         sink.requests.push(Request { id, ask: Ask::Execute { keyspace, command } });
+        if alone {
+            self.finishing = Some(id);
+        }
         Some((id, keyspace))
     }
 
@@ -948,6 +953,11 @@ impl State {
         });
         self.expected = length.max(self.expected - self.expected.div_ceil(8));
     }
+}
+
+fn names_no_keys(operation: &Operation) -> bool {
+    use Operation::*;
+    matches!(operation, DbSize | Flush | Keys { .. } | RandomKey { .. } | Scan { .. })
 }
 
 /// What requests are understood with.

@@ -22,6 +22,7 @@ pub fn fuzz_resp(bytes: &[u8]) {
         name: "main".to_owned(),
         index: 0,
         protocol: "multipaxos",
+        transactional: false,
         guarantee: Guarantee::Linearizable,
         replicas: 3,
         durability: crate::gateway::Durability::Most,

@@ -371,6 +371,7 @@ mod tests {
             name: "main".to_owned(),
             index: 0,
             protocol: "multipaxos",
+            transactional: false,
             guarantee: Guarantee::Linearizable,
             replicas: 3,
             durability: crate::gateway::Durability::Most,

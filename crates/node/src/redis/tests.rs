@@ -88,6 +88,7 @@ impl World {
             name: name.to_owned(),
             index,
             protocol: "multipaxos",
+            transactional: index == 3,
             guarantee: Guarantee::Linearizable,
             replicas: 5,
             durability: crate::gateway::Durability::Most,

@@ -37,6 +37,7 @@ impl Here {
             name: "main".to_owned(),
             index: 0,
             protocol: "none",
+            transactional: false,
             guarantee: Guarantee::Linearizable,
             replicas: 1,
             durability: isochrone_node::gateway::Durability::Most,

@@ -4,8 +4,8 @@
 //! change them; under a key the protocol's store holds the encoded entry of that key (`Store::entry`): value, deadline and version. What was read goes into an empty store, the command is
 //! executed there by the code that serves every other protocol, so that replies are the same, and the keys that it has
 //! changed are written. `MULTI` and `EXEC` are one command and so one transaction, across partitions and regions;
-//! `WATCH` compares the versions of entries, which are read in the transaction that depends on them. `SCAN`, `KEYS` and
-//! `DBSIZE` name no keys and are no transactions (`whole.rs`); other commands on the whole keyspace are refused.
+//! `WATCH` compares the versions of entries, which are read in the transaction that depends on them. Commands about the
+//! whole keyspace name no keys and are no transactions (`whole.rs`); within `MULTI` they are refused.
 //!
 //! **Guarantee.** That of the protocol: commands that write are what its transactions that write are, commands that
 //! only read are its read-only transactions. Where the protocol has read-only transactions that may miss the latest, they
@@ -70,8 +70,8 @@ pub enum Answer {
 pub enum Refusal {
     /// It is about all keys, and a transaction names its keys.
     #[error(
-        "ERR '{0}' is about the whole keyspace, and commands here are transactions, which name their keys; \
-         name them, or use a keyspace of another protocol"
+        "ERR '{0}' is about the whole keyspace, and a transaction here names its keys; ask for it outside of MULTI, or use \
+         a keyspace of another protocol"
     )]
     Whole(&'static str),
     /// Keys are on their way between partitions, for longer than it has.

@@ -167,12 +167,14 @@ impl<C: Transacts> Commands<C> {
             Ok(()) => None,
         };
         if let Some(Refusal::Whole(_)) = refusal
-            && self.wholes.len() < WHOLES_MAX
             && let Some(whole) = Whole::of(&command, self.partitions, effects.now())
         {
+            if self.wholes.len() >= WHOLES_MAX {
+                return effects.complete_ahead(ticket, Answer::Refused(Refusal::Overloaded(WHOLES_MAX)));
+            }
             let number = self.number();
             self.tickets.insert(ticket, number);
-            if command.in_order {
+            if whole.waits() {
                 self.behind.insert(number);
                 self.pausing.insert((whole.since + self.knobs.limit, number));
             } else {
@@ -240,8 +242,8 @@ impl<C: Transacts> Commands<C> {
         }
         let Some((_, whole)) = self.wholes.get_mut(&number) else { return };
         if now.since(whole.since) >= self.knobs.limit {
-            let refusal = whole.late(self.knobs.limit);
-            return self.end_walk(number, Answer::Refused(refusal), effects);
+            let answer = whole.late(self.knobs.limit);
+            return self.end_walk(number, answer, effects);
         }
         let then = whole.ask();
         self.walk_on(number, then, effects);
@@ -251,7 +253,7 @@ impl<C: Transacts> Commands<C> {
         self.pausing.retain(|(_, other)| *other != number);
         let Some((_, whole)) = self.wholes.get_mut(&number) else { return };
         whole.inner = None;
-        let then = whole.answered(outcome);
+        let then = whole.answered(outcome, effects.now());
         self.walk_on(number, then, effects);
     }
 
@@ -271,7 +273,7 @@ impl<C: Transacts> Commands<C> {
                 self.request(Of::Whole(number), request, effects);
             }
             Then::Pause => drop(self.pausing.insert((effects.now() + retry.pause_max, number))),
-            Then::Reply(reply) => self.end_walk(number, Answer::Replied(reply), effects),
+            Then::End(answer) => self.end_walk(number, answer, effects),
         }
     }
 

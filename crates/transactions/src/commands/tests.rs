@@ -10,7 +10,7 @@ use isochrone_core::{
 };
 use isochrone_store::Store;
 use isochrone_store::versions::Version;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::hash::{Hash, Hasher};
 
 /// Commits what has read the latest, one step at each message.
@@ -22,6 +22,8 @@ struct Plain {
     count: u64,
     begun: u64,
     bytes_max: usize,
+    /// How transactions that only write end instead, the next first.
+    ends: VecDeque<Outcome>,
 }
 
 #[derive(Clone, Debug)]
@@ -78,6 +80,11 @@ impl Plain {
                     let refusal = request::Refusal::TooLarge { what: "bytes", found, most: self.bytes_max };
                     return Outcome::Refused(refusal);
                 }
+                if reads.is_empty()
+                    && let Some(end) = self.ends.pop_front()
+                {
+                    return end;
+                }
                 let keys: Vec<Blob> = reads.iter().map(|read| read.key.clone()).collect();
                 if self.read(&keys) != reads {
                     return Outcome::Aborted(Reason::StaleRead);
@@ -85,9 +92,12 @@ impl Plain {
                 updates.into_iter().for_each(|update| self.put(update));
                 Outcome::Committed { at: Version(self.count) }
             }
-            Request::Move { .. } | Request::Survey | Request::List { .. } => {
-                request::MoveRefusal::Undivided.into()
+            Request::List { .. } => {
+                let there = self.values.iter().filter(|(_, (_, value))| value.is_some());
+                let keys = there.map(|(key, _)| key.clone()).collect();
+                Outcome::Listed { keys, open: Vec::new(), next: None }
             }
+            Request::Move { .. } | Request::Survey => request::MoveRefusal::Undivided.into(),
             Request::Abort { txn } => {
                 self.open.remove(&txn.sequence).expect("it is open");
                 Outcome::Aborted(Reason::Client)
@@ -107,7 +117,7 @@ impl Process for Plain {
 
     fn open(_: Identity, (): &()) -> Plain {
         let (values, open, waiting) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
-        Plain { values, open, waiting, count: 0, begun: 0, bytes_max: 1_000 }
+        Plain { values, open, waiting, count: 0, begun: 0, bytes_max: 1_000, ends: VecDeque::new() }
     }
 
     fn restore(&mut self, _: Blob) -> Result<(), Malformed> {
@@ -391,7 +401,8 @@ fn what_cannot_be_is_refused_in_words() {
     };
     for operation in [Operation::Flush, Operation::RandomKey { seed: 1 }] {
         let name = operation.name();
-        let text = refused(host.run(operation));
+        let operations = [operation].into();
+        let text = refused(host.run(Operation::Transaction { watched: [].into(), operations }));
         assert!(text.starts_with(&format!("ERR '{name}' is about the whole keyspace")), "{text}");
     }
     let long = "x".repeat(900);
@@ -409,6 +420,42 @@ fn what_cannot_be_is_refused_in_words() {
     let text = refused(host.run(incr("raw")));
     assert!(text.starts_with("WRONGTYPE key "), "{text}");
     host.step(None);
+    assert!(host.commands.client().open.is_empty());
+}
+
+#[test]
+fn emptying_ends_as_its_transactions_do() {
+    let mut host = Host::new();
+    let filled = |host: &mut Host, ends: Vec<Outcome>| {
+        (0..100).for_each(|key| drop(host.run(set(&format!("k{key}"), "v"))));
+        host.commands.client_mut().ends = ends.into();
+        host.run(Operation::Flush)
+    };
+    let left = |host: &mut Host| host.run(Operation::DbSize);
+    let aborted = || Outcome::Aborted(Reason::Conflict);
+    let before = host.begun();
+    assert_eq!(filled(&mut host, vec![]), replied(Response::Ok));
+    assert_eq!(host.begun() - before, 102, "64 keys together, and then up to 128");
+    assert_eq!(left(&mut host), replied(Response::Integer(0)));
+    // Where others are in the way it is tried again, with fewer keys at a time.
+    let before = host.begun();
+    assert_eq!(filled(&mut host, vec![aborted(), aborted()]), replied(Response::Ok));
+    assert_eq!(host.begun() - before, 105, "64, 32, 16, 32, 64");
+    assert_eq!(left(&mut host), replied(Response::Integer(0)));
+    // What nobody knows the end of may delete later what is written now.
+    assert_eq!(filled(&mut host, vec![Outcome::Unknown]), Answer::Unknown);
+    assert_eq!(left(&mut host), replied(Response::Integer(100)));
+    // Given up: with no effect, or with some.
+    let late = filled(&mut host, (0..200).map(|_| aborted()).collect());
+    let Answer::Refused(refusal) = late else { panic!("{late:?}") };
+    let text = refusal.to_string();
+    assert!(text.starts_with("TRYAGAIN aborted ") && text.contains("conflict"), "{text}");
+    assert_eq!(left(&mut host), replied(Response::Integer(100)));
+    let some = Outcome::Committed { at: Version(1_000_000) };
+    let late = filled(&mut host, [some].into_iter().chain((0..200).map(|_| aborted())).collect());
+    assert_eq!(late, Answer::Unknown);
+    host.commands.client_mut().ends.clear();
+    assert_eq!(host.run(Operation::Flush), replied(Response::Ok));
     assert!(host.commands.client().open.is_empty());
 }
 

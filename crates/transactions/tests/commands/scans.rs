@@ -183,6 +183,55 @@ fn finds_all<F: Family>(partitions: usize) {
     );
 }
 
+/// What is there is told at random, and `FLUSHDB` leaves nothing.
+fn empties<F: Family>(partitions: usize) {
+    let mut cluster = cluster::<F>(partitions);
+    assert_eq!(cluster.run(1, Operation::RandomKey { seed: 7 }), Response::Nil, "{}", F::NAME);
+    assert_eq!(cluster.run(1, Operation::Flush), Response::Ok, "{}: nothing", F::NAME);
+    let all = keys(200);
+    let random = |cluster: &mut Cluster<F>, seed| match cluster.run(3, Operation::RandomKey { seed }) {
+        Response::Bulk(key) => key,
+        other => panic!("{}: {other:?}", F::NAME),
+    };
+    cluster.set(2, "key:0000");
+    (0..8).for_each(|seed| assert_eq!(random(&mut cluster, seed), all[0], "{}: the only one", F::NAME));
+    for (number, key) in all.iter().enumerate() {
+        cluster.set((number % 4) as u16, std::str::from_utf8(key).unwrap());
+    }
+    let told: BTreeSet<Blob> = (0..60).map(|seed| random(&mut cluster, seed)).collect();
+    assert!(told.len() > 30 && told.iter().all(|key| all.contains(key)), "{}: {told:?}", F::NAME);
+    assert_eq!(cluster.run(3, Operation::Flush), Response::Ok, "{}", F::NAME);
+    assert_eq!(
+        (cluster.run(1, Operation::DbSize), cluster.run(2, Operation::RandomKey { seed: 3 })),
+        (Response::Integer(0), Response::Nil),
+        "{}",
+        F::NAME
+    );
+    cluster.set(0, "new");
+    assert_eq!(cluster.scan(10, None, None), ["new".into()]);
+}
+
+#[test]
+fn emptying_leaves_nothing() {
+    for partitions in [1, 3] {
+        empties::<twopc::Family>(partitions);
+        empties::<carousel::Basic>(partitions);
+        empties::<carousel::Fast>(partitions);
+        empties::<tapir::Family>(partitions);
+    }
+}
+
+/// A transaction may have fewer keys than are deleted together.
+#[test]
+fn emptying_takes_no_more_keys_than_a_transaction_may_have() {
+    let mut cluster = tuned::<twopc::Family>(1, |knobs| knobs.keys_max = 3);
+    for key in keys(20) {
+        cluster.set(1, std::str::from_utf8(&key).unwrap());
+    }
+    assert_eq!(cluster.run(1, Operation::Flush), Response::Ok);
+    assert_eq!(cluster.run(2, Operation::DbSize), Response::Integer(0));
+}
+
 /// In one pipeline.
 fn comes_behind_what_was_asked_before<F: Family>() {
     let mut cluster = cluster::<F>(3);
@@ -195,6 +244,14 @@ fn comes_behind_what_was_asked_before<F: Family>() {
     let command = Command { in_order: true, ..Command::new(stamp, Operation::DbSize) };
     let ticket = cluster.ask(1, Ask::Command(command));
     assert_eq!(cluster.wait(ticket), Answer::Replied(Response::Integer(50)), "{}", F::NAME);
+    for key in keys(60) {
+        let (value, condition, expiry) = ("v".into(), Condition::Always, Expiry::Clear);
+        let set = Operation::Set { key, value, condition, expiry, get: false };
+        cluster.ask(1, Ask::Command(Command::new(stamp, set)));
+    }
+    let ticket = cluster.ask(1, Ask::Command(Command::new(stamp, Operation::Flush)));
+    assert_eq!(cluster.wait(ticket), Answer::Replied(Response::Ok), "{}", F::NAME);
+    assert_eq!(cluster.run(1, Operation::DbSize), Response::Integer(0), "{}", F::NAME);
 }
 
 #[test]
@@ -279,12 +336,14 @@ struct Asked {
     sets: bool,
 }
 
-/// Writers with keys of their own, and others who look at all keys, by turns in three ways.
+/// Writers with keys of their own, and others who look at all keys, by turns in four ways, and delete them all.
 struct Watchers {
     random: Random,
     until: Instant,
     sessions: BTreeMap<u32, Watcher>,
     keys: BTreeMap<Blob, Vec<Asked>>,
+    /// Of all keys; none that nobody knows the end of.
+    flushes: Vec<Asked>,
     orders: Orders,
     looks: u64,
     wrong: Vec<String>,
@@ -306,22 +365,23 @@ struct Watcher {
 
 impl Watchers {
     /// Whether a key was there all the time, or never; nothing where that is not sure.
-    fn there(asked: &[Asked], from: Instant, to: Instant) -> Option<bool> {
-        let mut state = false;
-        for Asked { begun, ended, sets } in asked.iter().filter(|asked| asked.begun < to) {
-            match ended {
-                Some(ended) if *ended < from => state = *sets,
-                _ => return None,
-            }
-            assert!(begun < ended.as_ref().unwrap());
+    fn there(asked: &[Asked], flushes: &[Asked], from: Instant, to: Instant) -> Option<bool> {
+        let mut asked: Vec<&Asked> = asked.iter().chain(flushes).collect();
+        asked.sort_by_key(|asked| asked.begun);
+        let (mut state, mut until) = (Some(false), Instant::ZERO);
+        for Asked { begun, ended, sets } in asked.into_iter().filter(|asked| asked.begun < to) {
+            let ended = ended.filter(|ended| *ended < from)?;
+            // Of two at once nobody knows which was the last.
+            if *begun > until || state == Some(*sets) { state = Some(*sets) } else { state = None }
+            until = until.max(ended);
         }
-        Some(state)
+        state
     }
 
     fn judge(&mut self, what: &str, since: Instant, now: Instant, found: &BTreeSet<Blob>) {
         self.looks += 1;
         for (key, asked) in &self.keys {
-            let there = Watchers::there(asked, since, now);
+            let there = Watchers::there(asked, &self.flushes, since, now);
             if there.is_some_and(|there| there != found.contains(key)) {
                 self.wrong.push(format!("{what} from {since} to {now}: {key:?}, there {there:?}"));
             }
@@ -330,7 +390,7 @@ impl Watchers {
 
     fn count(&mut self, since: Instant, now: Instant, found: i64) {
         self.looks += 1;
-        let states = self.keys.values().map(|asked| Watchers::there(asked, since, now));
+        let states = self.keys.values().map(|asked| Watchers::there(asked, &self.flushes, since, now));
         let (mut least, mut most) = (0, 0);
         for state in states {
             least += i64::from(state == Some(true));
@@ -364,13 +424,21 @@ impl<F: Family> Driver<Served<F>> for Watchers {
                 false => Operation::Del { keys: [key].into() },
             }
         } else {
+            if watcher.turn == 0 {
+                watcher.turn = self.random.below(7);
+            }
             if watcher.since.is_none() {
                 (watcher.since, watcher.cursor, watcher.turn) = (Some(now), 0, watcher.turn + 1);
                 watcher.found.clear();
             }
-            match watcher.turn % 3 {
-                0 => Operation::DbSize,
+            match watcher.turn % 7 {
+                0 | 6 => Operation::DbSize,
                 1 => Operation::Keys { pattern: "*".into() },
+                2 | 4 => Operation::RandomKey { seed: self.random.below(u64::MAX) },
+                5 => {
+                    self.flushes.push(Asked { begun: now, ended: None, sets: false });
+                    Operation::Flush
+                }
                 _ => Operation::Scan { cursor: watcher.cursor, count: 4, pattern: None, kind: None },
             }
         };
@@ -410,14 +478,34 @@ impl<F: Family> Driver<Served<F>> for Watchers {
                     self.count(since, now, found);
                 }
             }
+            (Operation::RandomKey { .. }, Answer::Replied(Response::Nil)) => {
+                if let Some(since) = watcher.since.take() {
+                    self.judge("RANDOMKEY", since, now, &BTreeSet::new());
+                }
+            }
+            (Operation::RandomKey { .. }, Answer::Replied(Response::Bulk(key))) => {
+                if let Some(since) = watcher.since.take() {
+                    self.looks += 1;
+                    let asked = self.keys.get(&key).map(Vec::as_slice).unwrap_or_default();
+                    if Watchers::there(asked, &self.flushes, since, now) == Some(false) {
+                        self.wrong.push(format!("RANDOMKEY from {since} to {now}: {key:?} is not there"));
+                    }
+                }
+            }
+            (Operation::Flush, answer) => {
+                watcher.since = None;
+                self.emptied(begun, now, &answer);
+            }
             (_, Answer::Refused(_)) => watcher.since = None,
             (operation, answer) => panic!("{operation:?}: {answer:?}"),
         }
     }
 
-    fn lost(&mut self, session: Session, _: Ticket, _: Instant) {
-        if let Some(watcher) = self.sessions.get_mut(&session.number) {
-            (watcher.asked, watcher.since) = (None, None);
+    fn lost(&mut self, session: Session, _: Ticket, now: Instant) {
+        let Some(watcher) = self.sessions.get_mut(&session.number) else { return };
+        watcher.since = None;
+        if let Some((Operation::Flush, begun)) = watcher.asked.take() {
+            self.emptied(begun, now, &Answer::Unknown);
         }
     }
 
@@ -427,6 +515,21 @@ impl<F: Family> Driver<Served<F>> for Watchers {
 }
 
 impl Watchers {
+    fn emptied(&mut self, begun: Instant, now: Instant, answer: &Answer) {
+        let Some(place) = self.flushes.iter().position(|asked| asked.begun == begun) else { return };
+        match answer {
+            Answer::Replied(_) => self.flushes[place].ended = Some(now),
+            Answer::Refused(_) => drop(self.flushes.remove(place)),
+            // It may take effect at any time, but for what is written from now on under other names.
+            _ => {
+                self.flushes.remove(place);
+                self.keys
+                    .values_mut()
+                    .for_each(|asked| asked.push(Asked { begun, ended: None, sets: false }));
+            }
+        }
+    }
+
     fn end(&mut self, key: &Blob, begun: Instant, now: Instant, answer: &Answer) {
         let Some(asked) = self.keys.get_mut(key) else { return };
         match answer {
@@ -471,7 +574,9 @@ fn holds<F: Family>(count: u64) {
         });
         let (sessions, keys) = (BTreeMap::new(), BTreeMap::new());
         let until = Instant::ZERO + Span::from_secs(12);
-        let mut watchers = Watchers { random, until, sessions, keys, orders, looks: 0, wrong: Vec::new() };
+        let (flushes, wrong_here) = (Vec::new(), Vec::new());
+        let mut watchers =
+            Watchers { random, until, sessions, keys, flushes, orders, looks: 0, wrong: wrong_here };
         let report = simulation.run(&mut watchers);
         let stuck = |violation: &&isochrone_sim::Violation| violation.kind != ViolationKind::Stuck;
         wrong.extend(report.violations.iter().filter(stuck).map(ToString::to_string));

@@ -210,8 +210,8 @@ impl Reactor {
         writes: Vec<Blob>,
     ) -> Result<(usize, ProcessId, Transaction), Refusal> {
         let (place, of) = self.keyspace(name)?;
-        let KeyspaceView { protocol, .. } = &self.clients.keyspaces()[place];
-        if !self.calls.transactional.contains(protocol) {
+        let KeyspaceView { protocol, transactional, .. } = &self.clients.keyspaces()[place];
+        if !transactional {
             let able = self.calls.transactional.join(", ");
             let text = format!(
                 "keyspace {name:?} runs {protocol}, which has no transactions; use Execute, or a keyspace with one of: {able}"

@@ -625,3 +625,45 @@ fn odd_spellings_are_read_as_redis_reads_them() {
         "#]],
     );
 }
+
+/// Transactions order nothing but keys.
+#[test]
+fn nothing_overtakes_what_names_no_keys_where_commands_are_transactions() {
+    check(
+        Login::Open,
+        "> SELECT 3 ; SET a 1 ; FLUSHDB ; SET b 1 ; DBSIZE ; GET b
+         < 0 ok
+         < 1 ok
+         < 2 ok
+         < 3 int 1
+         < 4 bulk 1
+         > MULTI ; FLUSHDB ; EXEC ; PING ; GET b",
+        expect![[r#"
+            > SELECT 3 ; SET a 1 ; FLUSHDB ; SET b 1 ; DBSIZE ; GET b
+              ask 0 k2 Set { key: "a", value: "1", condition: Always, expiry: Clear, get: false }
+              ask 1 k2 Flush
+              +OK·
+              reads no further
+            < 0 ok
+              +OK·
+              reads no further
+            < 1 ok
+              ask 2 k2 Set { key: "b", value: "1", condition: Always, expiry: Clear, get: false }
+              ask 3 k2 DbSize in order
+              +OK·
+              reads no further
+            < 2 ok
+              +OK·
+              reads no further
+            < 3 int 1
+              ask 4 k2 Get { key: "b" }
+              :1·
+            < 4 bulk 1
+              $1·1·
+            > MULTI ; FLUSHDB ; EXEC ; PING ; GET b
+              ask 5 k2 Transaction { watched: [], operations: [Flush] }
+              ask 7 k2 Get { key: "b" } in order
+              +OK·+QUEUED·
+        "#]],
+    );
+}
