@@ -406,6 +406,8 @@ pub struct ClientView {
     pub last_command: &'static str,
     /// How many commands MULTI has queued, where there is one, and how many keys are watched.
     pub transaction: (Option<usize>, usize),
+    /// Whether its command has found nothing and waits.
+    pub waits: bool,
     /// CLIENT NO-EVICT.
     pub no_evict: bool,
     /// CLIENT NO-TOUCH.

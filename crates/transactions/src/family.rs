@@ -1,5 +1,6 @@
 //! A transaction protocol as a whole: its servers, its clients, its knobs.
 
+use crate::commands::Carries;
 use crate::directory::Directed;
 use crate::limits::Bounds;
 use crate::map::{Distances, Map};
@@ -48,7 +49,7 @@ pub trait Family: Copy + Debug + Send + Sync + 'static {
     /// The name on the command line and in deployment files.
     const NAME: &'static str;
     /// One enum for all roles.
-    type Message: Wire;
+    type Message: Wire + Carries;
     /// The knobs.
     type Parameters: Tuning;
     /// A replica of a partition.

@@ -125,6 +125,11 @@ fn replaced(protocol: &str, partitions: u16) {
     let mut keys = KEYS.map(str::to_owned).to_vec();
     keys.sort();
     assert_eq!(listed, keys, "each once");
+    // In one pipeline, each in its place.
+    let commands = [&["SET", "before", "x"][..], &["FLUSHDB"], &["SET", "behind", "x"], &["DBSIZE"]];
+    let replies = client.pipeline(&commands).unwrap();
+    let ok = || Reply::Text("OK".into());
+    assert_eq!(replies, [ok(), ok(), ok(), Reply::Number(1)]);
 }
 
 /// D-2: a witness that has lost what it held is no witness of the same master any more, and neither is its node a copy;

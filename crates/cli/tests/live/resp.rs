@@ -36,12 +36,22 @@ impl Client {
 
     /// Sends a command and waits for its reply.
     pub fn ask(&mut self, words: &[&str]) -> io::Result<Reply> {
+        self.send(words)?;
+        self.reply()
+    }
+
+    /// Sends all of these, and then waits for their replies.
+    pub fn pipeline(&mut self, commands: &[&[&str]]) -> io::Result<Vec<Reply>> {
+        commands.iter().try_for_each(|words| self.send(words))?;
+        commands.iter().map(|_| self.reply()).collect()
+    }
+
+    fn send(&mut self, words: &[&str]) -> io::Result<()> {
         let mut bytes = format!("*{}\r\n", words.len());
         for word in words {
             bytes += &format!("${}\r\n{word}\r\n", word.len());
         }
-        self.0.get_mut().write_all(bytes.as_bytes())?;
-        self.reply()
+        self.0.get_mut().write_all(bytes.as_bytes())
     }
 
     fn reply(&mut self) -> io::Result<Reply> {

@@ -768,6 +768,7 @@ fn view(address: SocketAddr, local: SocketAddr, now: Instant) -> ClientView {
         protocol: 2,
         last_command: "",
         transaction: (None, 0),
+        waits: false,
         no_evict: false,
         no_touch: false,
         traffic: (0, 0),

@@ -229,6 +229,11 @@ pub(crate) fn heard(
 }
 
 impl Blocked {
+    /// Whether it has found nothing at first: until then it is asked like any other command.
+    pub(crate) fn waits(&self) -> bool {
+        self.waits
+    }
+
     /// Whoever waits moves an element together with a look at what it comes from: whether that is a list.
     fn unwrapped(&self, outcome: Outcome) -> (Outcome, bool) {
         match (&self.operation, outcome) {

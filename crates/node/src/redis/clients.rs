@@ -110,7 +110,7 @@ pub(crate) fn line(text: &mut String, number: u64, client: &ClientView, now: Ins
     let (channels, patterns) = hub.counts(number);
     let mut flags = String::new();
     let (queued, watched) = client.transaction;
-    let waits = hub.waits(number);
+    let waits = client.waits && hub.waits(number);
     let unblocked = waits && hub.is_unblocked(number);
     for (is, flag) in [
         (hub.monitors(number), 'O'),

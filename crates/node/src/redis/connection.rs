@@ -435,6 +435,7 @@ impl State {
         client.last_command = self.last_command;
         let queued = self.queue.as_ref().map(Queue::len);
         client.transaction = (queued.or(self.executing), self.watches.len());
+        client.waits = self.syncing.is_some() || self.blocked.as_ref().is_some_and(|blocked| blocked.waits());
     }
 
     /// Where nobody needs to log in, nobody is a stranger, whoever came while that was otherwise neither, until it is again.

@@ -112,6 +112,7 @@ impl World {
             protocol: 2,
             last_command: "",
             transaction: (None, 0),
+            waits: false,
             no_evict: false,
             no_touch: false,
             traffic: (0, 0),

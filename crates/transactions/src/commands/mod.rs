@@ -18,7 +18,7 @@
 //! **Order** (`command.in_order`). Commands that share a key, one of them to change it, are executed in the order in
 //! which they came, whoever asked; so those of one connection are. While a transaction is under way, those behind it
 //! gather, and those that need no other keys go together as the next one: a pipeline of increments of one key costs two
-//! transactions, and clients of one gateway do not abort each other.
+//! transactions, and clients of one gateway do not abort each other. Gateways that do take turns (`process/advisory.rs`).
 
 mod keys;
 mod lines;
@@ -30,16 +30,19 @@ pub mod values;
 mod whole;
 
 pub use process::Commands;
+pub use process::advisory::Advisory;
 
 use crate::directory::Directed;
 use crate::family::Family;
+use crate::map::Map;
 use crate::placement::Placement;
 use crate::request::{self, Outcome, Reason, Request};
 use crate::retry::Retry;
 use isochrone_core::command::{Command, Response};
 use isochrone_core::deployment::ParameterReader;
-use isochrone_core::{Assemble, Blob, Guarantee, Lasting, Process, Protocol, Span};
+use isochrone_core::{Assemble, Blob, Guarantee, Lasting, NodeId, Process, Protocol, Span};
 use std::marker::PhantomData;
+use std::sync::Arc;
 use thiserror::Error;
 
 /// What a host asks of a client that takes commands too.
@@ -127,6 +130,8 @@ pub struct Parameters {
     pub gather_max: usize,
     /// How long an answer is waited for before the question is asked again.
     pub patience: Span,
+    /// The longest way there and back.
+    pub rtt_max: Span,
 }
 
 impl Parameters {
@@ -138,6 +143,7 @@ impl Parameters {
             open_max: 65_536,
             gather_max: 256,
             patience: rtt_max * 2 + Span::from_millis(400),
+            rtt_max,
         }
     }
 
@@ -157,8 +163,10 @@ pub struct Setup<P> {
     pub client: P,
     /// How commands are tuned.
     pub parameters: Parameters,
-    /// How many partitions the keyspace has.
-    pub partitions: u16,
+    /// The partitions.
+    pub map: Map,
+    /// The nodes of all clients.
+    pub nodes: Arc<[NodeId]>,
 }
 
 /// The family `F` as nodes serve it: its servers, and clients that take commands beside transactions.
@@ -184,10 +192,10 @@ impl<F: Family> Protocol for Served<F> {
     fn place(placement: &Placement<F>, host: &mut impl Assemble<Self>) {
         let parameters = served::<F>(placement);
         placement.servers(parameters, |process, setup| host.server::<F::Server>(process, setup));
+        let nodes: Arc<[NodeId]> = placement.clients.iter().map(|(node, _)| *node).collect();
         placement.clients(parameters, |process, client| {
-            // There are at most 1,024.
-            let partitions = placement.map.groups.len() as u16;
-            let setup = Setup { client, parameters: placement.commands, partitions };
+            let (map, nodes) = (placement.map.clone(), nodes.clone());
+            let setup = Setup { client, parameters: placement.commands, map, nodes };
             host.client::<Commands<Directed<F::Client>>>(process, setup);
         });
     }
@@ -217,3 +225,15 @@ pub(crate) fn counted(reason: Reason) -> &'static str {
 pub trait Transacts: Process<Request = Request, Outcome = Outcome> {}
 
 impl<C: Process<Request = Request, Outcome = Outcome>> Transacts for C {}
+
+/// Messages of a protocol, which carry those that clients say to each other.
+pub trait Carries: Sized {
+    /// This one.
+    fn carry(advisory: Advisory) -> Self;
+
+    /// What it carries.
+    ///
+    /// # Errors
+    /// Itself, where it is one of the protocol.
+    fn carried(self) -> Result<Advisory, Self>;
+}

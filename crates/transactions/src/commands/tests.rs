@@ -2,12 +2,14 @@
 
 use super::*;
 use crate::around::Timer;
+use crate::map::{Group, Split};
 use crate::request::{Read, TxnId, Update};
 use isochrone_core::command::{Condition, Expiry, Operation, Side};
 use isochrone_core::{
     ClientId, CommandId, Effect, Effects, Fact, Identity, Instant, KeyspaceId, Malformed, Mark, NodeId,
-    Outbox, PartitionId, ProcessId, Random, Role, Snapshot, Stamp, StateMachine as _, Ticket,
+    Outbox, PartitionId, ProcessId, Random, ReplicaId, Role, Snapshot, Stamp, StateMachine as _, Ticket,
 };
+use isochrone_replication::order::Member;
 use isochrone_store::Store;
 use isochrone_store::versions::Version;
 use std::collections::{BTreeMap, VecDeque};
@@ -150,6 +152,23 @@ impl Process for Plain {
     }
 }
 
+impl Carries for Option<Blob> {
+    fn carry(_: Advisory) -> Option<Blob> {
+        unreachable!("there is nobody else")
+    }
+
+    fn carried(self) -> Result<Advisory, Option<Blob>> {
+        Err(self)
+    }
+}
+
+fn map() -> Map {
+    let process = ProcessId { role: Role(0), ..identity().process };
+    let members = [Member { replica: ReplicaId(0), process }].into();
+    let groups = [Group { members, spares: [].into() }].into();
+    Map { keyspace: KeyspaceId(1), split: Split::Hash, groups }
+}
+
 fn identity() -> Identity {
     let process = ProcessId {
         node: NodeId(0),
@@ -177,7 +196,10 @@ impl Host {
         let parameters =
             Parameters { limit: Span::from_secs(1), ..Parameters::for_rtt(Span::from_millis(10)) };
         Host {
-            commands: Commands::open(identity(), &Setup { client: (), parameters, partitions: 1 }),
+            commands: Commands::open(
+                identity(),
+                &Setup { client: (), parameters, map: map(), nodes: [NodeId(0)].into() },
+            ),
             outbox: Outbox::new(identity().process, Random::seeded(1)),
             now: Instant::ZERO,
             stamp: Stamp::from_nanos(1_000_000_000),

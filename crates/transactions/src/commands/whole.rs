@@ -277,7 +277,11 @@ impl Whole {
         let matches = |key: &Blob| glob.as_ref().is_none_or(|glob| glob.matches(key));
         let keys = keys.into_iter().filter(matches);
         self.open = open.into_iter().filter(matches).collect();
-        if self.deletes() { self.open.extend(keys) } else { self.found.extend(keys) }
+        if self.deletes() {
+            self.open.extend(keys)
+        } else {
+            self.found.extend(keys)
+        }
         self.go_on()
     }
 
@@ -297,7 +301,9 @@ impl Whole {
         if self.open.is_empty() {
             match self.next.filter(|next| !self.ends(*next)) {
                 Some(next) => (self.at, self.stage) = (next, Stage::List),
-                None if std::mem::take(&mut self.midway) => (self.at, self.stage) = (Spot::default(), Stage::List),
+                None if std::mem::take(&mut self.midway) => {
+                    (self.at, self.stage) = (Spot::default(), Stage::List)
+                }
                 None if self.partitions > 1 => self.stage = Stage::After,
                 None => return self.end(),
             }

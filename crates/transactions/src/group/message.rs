@@ -1,5 +1,6 @@
 //! What replicas of a partition and those who speak with them say, write down and wait for.
 
+use crate::commands::{Advisory, Carries};
 use crate::listing::{Page, Query};
 use crate::said::Said;
 use isochrone_core::command::{Access, Touch};
@@ -98,6 +99,18 @@ pub enum Message<E: Wire, M: Wire> {
         /// Whether the sender leads.
         leads: bool,
     },
+    /// Client to client.
+    Advisory(Advisory),
+}
+
+impl<E: Wire, M: Wire> Carries for Message<E, M> {
+    fn carry(advisory: Advisory) -> Self {
+        Message::Advisory(advisory)
+    }
+
+    fn carried(self) -> Result<Advisory, Self> {
+        if let Message::Advisory(advisory) = self { Ok(advisory) } else { Err(self) }
+    }
 }
 
 impl<E: Wire, M: Wire + Said> Said for Message<E, M> {
@@ -108,6 +121,7 @@ impl<E: Wire, M: Wire + Said> Said for Message<E, M> {
             Message::Own(message) => message.carries(),
             Message::Want { .. } | Message::Gone { .. } | Message::List { .. } => false,
             Message::Administer { .. } | Message::Administered { .. } | Message::Members { .. } => false,
+            Message::Advisory(_) => false,
         }
     }
 }

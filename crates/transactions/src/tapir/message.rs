@@ -1,5 +1,6 @@
 //! What clients and replicas of TAPIR say to each other, and what a replica writes down.
 
+use crate::commands::{Advisory, Carries};
 use crate::listing::{Page, Query};
 use crate::request::{TxnId, Update};
 use crate::said::Said;
@@ -300,6 +301,18 @@ pub enum Message {
         /// The sender's view.
         view: u64,
     },
+    /// Client to client.
+    Advisory(Advisory),
+}
+
+impl Carries for Message {
+    fn carry(advisory: Advisory) -> Message {
+        Message::Advisory(advisory)
+    }
+
+    fn carried(self) -> Result<Advisory, Message> {
+        if let Message::Advisory(advisory) = self { Ok(advisory) } else { Err(self) }
+    }
 }
 
 impl Said for Message {
@@ -345,6 +358,7 @@ impl Message {
             | Message::Cleared { .. }
             | Message::List { .. }
             | Message::Listed { .. }
+            | Message::Advisory(_)
             | Message::Told { .. }
             | Message::Outbid { .. }
             | Message::Forgotten { .. }

@@ -328,6 +328,7 @@ impl Process for Server {
             }
             // These are for clients.
             Message::Listed { .. }
+            | Message::Advisory(_)
             | Message::Values { .. }
             | Message::Voted { .. }
             | Message::Noted { .. }

@@ -1,6 +1,7 @@
 //! Commands over each protocol, under faults: what clients saw must be linearizable where the protocol is strict, and
 //! each command executed at most once.
 
+mod contention;
 mod scans;
 
 use isochrone_core::deployment::Known;

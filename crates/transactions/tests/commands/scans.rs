@@ -37,7 +37,7 @@ struct Cluster<F: Family> {
 }
 
 /// Four regions, three partitions, or one.
-fn stands<F: Family>(seed: u64, partitions: usize) -> (Config, Placement<F>) {
+pub(super) fn stands<F: Family>(seed: u64, partitions: usize) -> (Config, Placement<F>) {
     let deployment = deployment(F::NAME, "");
     let mut placement = Placement::<F>::of(&deployment, &deployment.keyspaces()[0]).unwrap();
     placement.map.groups = placement.map.groups.iter().take(partitions).cloned().collect();
@@ -372,7 +372,11 @@ impl Watchers {
         for Asked { begun, ended, sets } in asked.into_iter().filter(|asked| asked.begun < to) {
             let ended = ended.filter(|ended| *ended < from)?;
             // Of two at once nobody knows which was the last.
-            if *begun > until || state == Some(*sets) { state = Some(*sets) } else { state = None }
+            if *begun > until || state == Some(*sets) {
+                state = Some(*sets)
+            } else {
+                state = None
+            }
             until = until.max(ended);
         }
         state

@@ -348,8 +348,10 @@ fn where_a_key_is_of_another_type_the_others_are_tried() {
 #[test]
 fn a_wait_is_ended_from_outside() {
     let mut world = World::new(Login::Open);
-    play(&mut world, "> BLPOP a 0\n< 0 nilarray");
-    assert!(world.hub.waits(7));
+    play(&mut world, "> BLPOP a 0");
+    assert!(!world.clients[&7].waits, "until then it is asked like any other command");
+    play(&mut world, "< 0 nilarray");
+    assert!(world.hub.waits(7) && world.clients[&7].waits);
     world.hub.notify(7, crate::hub::Notice::Unblock { error: true });
     assert_eq!(play(&mut world, "+ 0"), "+ 0\n  -UNBLOCKED client unblocked via CLIENT UNBLOCK·\n");
     assert!(!world.hub.waits(7));

@@ -1,15 +1,18 @@
 //! The client that takes commands. See the module.
 
+pub(super) mod advisory;
+
 use super::keys::{self, Keys};
 use super::lines::Lines;
 use super::scratch::{Executed, execute};
 use super::whole::{Then, Whole};
-use super::{Answer, Ask, Parameters, Refusal, Setup, Transacts, counted};
+use super::{Answer, Ask, Carries, Parameters, Refusal, Setup, Transacts, counted};
 use crate::around::{Around, Timer};
 use crate::request::{self, Outcome, Read, Reason, Request, TxnId};
+use advisory::Advisories;
 use isochrone_core::command::{Command, Operation, Response};
 use isochrone_core::{
-    Blob, Effects, Fact, Identity, Instant, Loan, Malformed, Process, ProcessId, Snapshot, Span,
+    Blob, Effects, Fact, Identity, Instant, Loan, Malformed, NodeId, Process, ProcessId, Snapshot, Span,
     StateMachine as _, Ticket,
 };
 use isochrone_replication::partitions::Noted;
@@ -46,7 +49,7 @@ pub struct Commands<C: Process> {
     wholes: BTreeMap<u64, (Ticket, Whole)>,
     /// Those of them that wait for what came before them.
     behind: BTreeSet<u64>,
-    partitions: u16,
+    advisories: Advisories,
 }
 
 /// A command that is not answered.
@@ -73,16 +76,23 @@ struct Batch {
     keys: Keys,
     /// Commands that go behind them, one by one: together they were too large.
     rest: VecDeque<u64>,
+    /// Whether others were looked for that could go along.
+    gathered: bool,
     since: Instant,
-    /// Transactions that were aborted.
+    /// Transactions that were aborted, and how many of them before it had the lock.
     tries: u32,
+    tries_alone: u32,
     stage: Stage,
+    /// Who was asked for an advisory lock.
+    lock: Option<NodeId>,
 }
 
 #[derive(Clone, Hash, Debug)]
 enum Stage {
     /// It is to begin, or was asked to.
     Begins,
+    /// It waits for its turn since then, and has heard that others are before it.
+    Queues { since: Instant, heard: bool },
     /// It was asked to commit; with these replies, if that succeeds.
     Commits { txn: TxnId, replies: Vec<Response>, writes: bool },
 }
@@ -101,7 +111,10 @@ const WHOLES_MAX: usize = 256;
 /// Commands of more keys than this go alone: who could go with them is looked for key by key.
 const GATHERING_KEYS_MAX: usize = 64;
 
-impl<C: Transacts> Commands<C> {
+impl<C: Transacts> Commands<C>
+where
+    C::Message: Carries,
+{
     /// The client inside.
     #[cfg(test)]
     pub(super) fn client(&self) -> &C {
@@ -112,6 +125,11 @@ impl<C: Transacts> Commands<C> {
     #[cfg(test)]
     pub(super) fn client_mut(&mut self) -> &mut C {
         &mut self.client
+    }
+
+    fn partitions(&self) -> u16 {
+        // There are at most 1,024.
+        self.advisories.map.groups.len() as u16
     }
 
     fn number(&mut self) -> u64 {
@@ -167,7 +185,7 @@ impl<C: Transacts> Commands<C> {
             Ok(()) => None,
         };
         if let Some(Refusal::Whole(_)) = refusal
-            && let Some(whole) = Whole::of(&command, self.partitions, effects.now())
+            && let Some(whole) = Whole::of(&command, self.partitions(), effects.now())
         {
             if self.wholes.len() >= WHOLES_MAX {
                 return effects.complete_ahead(ticket, Answer::Refused(Refusal::Overloaded(WHOLES_MAX)));
@@ -202,35 +220,45 @@ impl<C: Transacts> Commands<C> {
         self.tickets.insert(ticket, number);
     }
 
-    /// A command has all its keys: it begins, and who needs no others goes along.
-    fn start(&mut self, first: u64) {
-        let Some(asked) = self.asked.get_mut(&first) else { return };
+    /// A command has all its keys: it is to begin.
+    fn start(&mut self, first: u64, effects: &mut Effects<Self>) {
+        let Some(asked) = self.asked.get_mut(&first) else { return self.grant(first, effects) };
         asked.taken = true;
-        let (held, since) = (asked.keys.clone(), asked.since);
-        let conditional = matches!(asked.command.operation, Operation::Transaction { .. });
-        let (mut run, mut keys) = (vec![first], held.clone());
-        while run.len() < self.knobs.gather_max && held.len() <= GATHERING_KEYS_MAX {
-            let mut next = self.lines.next(&held).into_iter().filter_map(|number| {
+        let (held, keys, since) = (asked.keys.clone(), asked.keys.clone(), asked.since);
+        let number = self.number();
+        let (run, rest, stage) = (vec![first], VecDeque::new(), Stage::Begins);
+        let (gathered, tries, tries_alone, lock) = (false, 0, 0, None);
+        let batch = Batch { held, run, keys, rest, gathered, since, tries, tries_alone, stage, lock };
+        self.batches.insert(number, batch);
+        self.go.push_back(number);
+    }
+
+    /// Who is next in line for the keys of a batch that begins, and needs no others, goes along.
+    fn gather(&mut self, number: u64) {
+        let Some(batch) = self.batches.get_mut(&number) else { return };
+        if std::mem::replace(&mut batch.gathered, true) {
+            return;
+        }
+        let first = batch.run.first().and_then(|first| self.asked.get(first));
+        let conditional =
+            first.is_some_and(|first| matches!(first.command.operation, Operation::Transaction { .. }));
+        while batch.run.len() < self.knobs.gather_max && batch.held.len() <= GATHERING_KEYS_MAX {
+            let mut next = self.lines.next(&batch.held).into_iter().filter_map(|number| {
                 let asked = self.asked.get(&number)?;
-                self.lines.may_go_with(number, &asked.keys, &held).then_some(number)
+                self.lines.may_go_with(number, &asked.keys, &batch.held).then_some(number)
             });
-            let Some(number) = next.next() else { break };
-            drop(next);
-            let Some(asked) = self.asked.get_mut(&number) else { break };
+            let Some(next) = next.next() else { break };
+            let Some(asked) = self.asked.get_mut(&next) else { break };
             asked.taken = true;
-            self.lines.go_with(number, &asked.keys);
+            self.lines.go_with(next, &asked.keys);
             if conditional {
                 // What the first writes unread it may not write at all; then the others want what was there.
                 for (key, used) in &asked.keys {
-                    keys.entry(key.clone()).or_default().reads |= used.reads;
+                    batch.keys.entry(key.clone()).or_default().reads |= used.reads;
                 }
             }
-            run.push(number);
+            batch.run.push(next);
         }
-        let number = self.number();
-        let (rest, tries, stage) = (VecDeque::new(), 0, Stage::Begins);
-        self.batches.insert(number, Batch { held, run, keys, rest, since, tries, stage });
-        self.go.push_back(number);
     }
 
     /// A command that looks at all keys asks for what it needs next; again, where nobody has answered in time.
@@ -302,11 +330,19 @@ impl<C: Transacts> Commands<C> {
         if self.wholes.contains_key(&number) {
             return self.walk(number, effects);
         }
+        if self.advisories.guests.contains_key(&number) {
+            return self.evict(number);
+        }
         let Some(batch) = self.batches.get_mut(&number) else { return };
         if batch.tries == 0 && effects.now().since(batch.since) >= self.knobs.limit {
             let refusal = Refusal::Waited(self.knobs.limit);
             return self.fail(number, &Answer::Refused(refusal), effects);
         }
+        if self.queues(number, effects) {
+            return;
+        }
+        self.gather(number);
+        let Some(batch) = self.batches.get_mut(&number) else { return };
         batch.stage = Stage::Begins;
         let of = |wanted: fn(&keys::Use) -> bool| -> Vec<Blob> {
             batch.keys.iter().filter(|(_, used)| wanted(used)).map(|(key, _)| key.clone()).collect()
@@ -387,17 +423,22 @@ impl<C: Transacts> Commands<C> {
     fn again(&mut self, number: u64, reason: Reason, effects: &mut Effects<Self>) {
         let Parameters { retry, limit, .. } = self.knobs;
         let now = effects.now();
+        if matches!(reason, Reason::Conflict | Reason::StaleRead) {
+            self.heat(number, effects);
+        }
         let Some(batch) = self.batches.get_mut(&number) else { return };
         batch.tries = batch.tries.saturating_add(1);
         batch.stage = Stage::Begins;
         let wanted = |number: &u64| self.asked.get(number).is_some_and(|asked| asked.ticket.is_some());
         let going = now.since(batch.since) < limit && batch.run.iter().any(wanted);
-        match retry.pause(batch.tries, reason, effects.random()).filter(|_| going) {
+        let tried = batch.tries;
+        match retry.pause(tried, reason, effects.random()).filter(|_| going) {
+            Some(_) if self.queues(number, effects) => {}
             Some(pause) => drop(self.pausing.insert((now + pause, number))),
             None => {
                 let refusal = match reason {
                     Reason::Unavailable => Refusal::Unreached(limit),
-                    reason => Refusal::Contended { tries: batch.tries, limit, reason },
+                    reason => Refusal::Contended { tries: tried, limit, reason },
                 };
                 self.fail(number, &Answer::Refused(refusal), effects);
             }
@@ -411,7 +452,7 @@ impl<C: Transacts> Commands<C> {
             return self.fail(number, &Answer::Refused(refusal), effects);
         }
         batch.rest = std::mem::take(&mut batch.run).into();
-        self.go_on(number);
+        self.go_on(number, effects);
     }
 
     /// All commands of a transaction end without reply.
@@ -420,7 +461,7 @@ impl<C: Transacts> Commands<C> {
         for command in std::mem::take(&mut batch.run) {
             self.answer(command, answer.clone(), effects);
         }
-        self.go_on(number);
+        self.go_on(number, effects);
     }
 
     /// A transaction has taken effect.
@@ -430,7 +471,7 @@ impl<C: Transacts> Commands<C> {
         for (command, reply) in run.into_iter().zip(replies) {
             self.answer(command, Answer::Replied(reply), effects);
         }
-        self.go_on(number);
+        self.go_on(number, effects);
     }
 
     fn answer(&mut self, command: u64, answer: Answer, effects: &mut Effects<Self>) {
@@ -442,7 +483,7 @@ impl<C: Transacts> Commands<C> {
     }
 
     /// A batch goes on with what is left of it; if that is nothing, its keys are let go.
-    fn go_on(&mut self, number: u64) {
+    fn go_on(&mut self, number: u64, effects: &mut Effects<Self>) {
         let Some(batch) = self.batches.get_mut(&number) else { return };
         let next = batch.rest.pop_front();
         if let Some((command, asked)) = next.and_then(|next| Some((next, self.asked.get(&next)?))) {
@@ -451,25 +492,31 @@ impl<C: Transacts> Commands<C> {
             return self.go.push_back(number);
         }
         let Some(batch) = self.batches.remove(&number) else { return };
-        let mut got = Vec::new();
-        self.lines.leave(&batch.held, |command| got.push(command));
-        self.got(got);
+        self.let_go(number, batch, effects);
     }
 
     /// These have got one more key each.
     fn got(&mut self, commands: Vec<u64>) {
         for command in commands {
-            if let Some(asked) = self.asked.get_mut(&command) {
-                asked.missing -= 1;
-                if asked.missing == 0 {
-                    self.ready.push_back(command);
-                }
+            let missing = match self.asked.get_mut(&command) {
+                Some(asked) => &mut asked.missing,
+                None => match self.advisories.guests.get_mut(&command) {
+                    Some(guest) => &mut guest.missing,
+                    None => continue,
+                },
+            };
+            *missing -= 1;
+            if *missing == 0 {
+                self.ready.push_back(command);
             }
         }
     }
 }
 
-impl<C: Transacts> Process for Commands<C> {
+impl<C: Transacts> Process for Commands<C>
+where
+    C::Message: Carries,
+{
     type Setup = Setup<C::Setup>;
     type Message = C::Message;
     type Record = C::Record;
@@ -497,7 +544,7 @@ impl<C: Transacts> Process for Commands<C> {
             hosts: BTreeMap::new(),
             wholes: BTreeMap::new(),
             behind: BTreeSet::new(),
-            partitions: setup.partitions,
+            advisories: Advisories::new(setup.map.clone(), setup.nodes.clone()),
         }
     }
 
@@ -514,7 +561,10 @@ impl<C: Transacts> Process for Commands<C> {
     }
 
     fn receive(&mut self, from: ProcessId, message: C::Message, effects: &mut Effects<Self>) {
-        self.with(effects, |client, effects| client.receive(from, message, effects));
+        match message.carried() {
+            Ok(advisory) => self.on_advisory(from, advisory, effects),
+            Err(message) => self.with(effects, |client, effects| client.receive(from, message, effects)),
+        }
     }
 
     fn request(&mut self, ticket: Ticket, ask: Ask, effects: &mut Effects<Self>) {
@@ -561,7 +611,7 @@ impl<C: Transacts> Process for Commands<C> {
     fn settle(&mut self, effects: &mut Effects<Self>) {
         loop {
             while let Some(number) = self.ready.pop_front() {
-                self.start(number);
+                self.start(number, effects);
             }
             let free = |number: &u64| self.asked.keys().next().is_none_or(|first| number < first);
             if let Some(number) = self.behind.first().copied().filter(free) {
@@ -589,7 +639,8 @@ impl<C: Transacts> Process for Commands<C> {
 
     fn check(&self) {
         self.client.check();
-        assert!(!self.asked.is_empty() || self.lines.is_empty(), "keys are held by nobody");
+        let nobody = self.asked.is_empty() && self.advisories.guests.is_empty();
+        assert!(!nobody || self.lines.is_empty(), "keys are held by nobody");
         let taken = self.asked.values().filter(|asked| asked.taken).count();
         let members = self.batches.values().map(|batch| batch.run.len() + batch.rest.len()).sum::<usize>();
         assert!(taken == members, "{taken} commands are taken, and {members} are in batches");
