@@ -12,6 +12,7 @@ use isochrone_core::{
 use isochrone_replication::order::Member;
 use isochrone_store::Store;
 use isochrone_store::versions::Version;
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
 use std::hash::{Hash, Hasher};
 
@@ -110,7 +111,7 @@ impl Plain {
 
 impl Process for Plain {
     type Setup = ();
-    type Message = Option<Blob>;
+    type Message = Heard;
     type Record = ();
     type Request = Request;
     type Outcome = Outcome;
@@ -131,8 +132,8 @@ impl Process for Plain {
     fn start(&mut self, _: &mut Effects<Self>) {}
 
     /// One step; with a key, somebody else deletes that first.
-    fn receive(&mut self, _: ProcessId, message: Option<Blob>, effects: &mut Effects<Self>) {
-        if let Some(key) = message {
+    fn receive(&mut self, _: ProcessId, message: Heard, effects: &mut Effects<Self>) {
+        if let Heard::Step(Some(key)) = message {
             self.put(Update { key, value: None });
         }
         for (ticket, request) in std::mem::take(&mut self.waiting) {
@@ -152,18 +153,24 @@ impl Process for Plain {
     }
 }
 
-impl Carries for Option<Blob> {
-    fn carry(_: Advisory) -> Option<Blob> {
-        unreachable!("there is nobody else")
+#[derive(Clone, Debug, Eq, Hash, PartialEq, Serialize, Deserialize)]
+enum Heard {
+    Step(Option<Blob>),
+    Advisory(Advisory),
+}
+
+impl Carries for Heard {
+    fn carry(advisory: Advisory) -> Heard {
+        Heard::Advisory(advisory)
     }
 
-    fn carried(self) -> Result<Advisory, Option<Blob>> {
-        Err(self)
+    fn carried(self) -> Result<Advisory, Heard> {
+        if let Heard::Advisory(advisory) = self { Ok(advisory) } else { Err(self) }
     }
 }
 
-fn map() -> Map {
-    let process = ProcessId { role: Role(0), ..identity().process };
+fn map(node: u16) -> Map {
+    let process = ProcessId { role: Role(0), node: NodeId(node), ..identity().process };
     let members = [Member { replica: ReplicaId(0), process }].into();
     let groups = [Group { members, spares: [].into() }].into();
     Map { keyspace: KeyspaceId(1), split: Split::Hash, groups }
@@ -189,16 +196,22 @@ struct Host {
     armed: Option<Instant>,
     answers: BTreeMap<u64, Answer>,
     counted: Vec<&'static str>,
+    said: Vec<Advisory>,
 }
 
 impl Host {
     fn new() -> Host {
+        Host::with_home(0)
+    }
+
+    /// Where that node has all replicas.
+    fn with_home(home: u16) -> Host {
         let parameters =
             Parameters { limit: Span::from_secs(1), ..Parameters::for_rtt(Span::from_millis(10)) };
         Host {
             commands: Commands::open(
                 identity(),
-                &Setup { client: (), parameters, map: map(), nodes: [NodeId(0)].into() },
+                &Setup { client: (), parameters, map: map(home), nodes: [NodeId(0)].into() },
             ),
             outbox: Outbox::new(identity().process, Random::seeded(1)),
             now: Instant::ZERO,
@@ -207,7 +220,13 @@ impl Host {
             armed: None,
             answers: BTreeMap::new(),
             counted: Vec::new(),
+            said: Vec::new(),
         }
+    }
+
+    fn hears(&mut self, advisory: Advisory) {
+        let from = ProcessId { node: NodeId(1), ..identity().process };
+        self.input(|commands, effects| commands.receive(from, Heard::Advisory(advisory), effects));
     }
 
     fn input(&mut self, input: impl FnOnce(&mut Commands<Plain>, &mut Effects<Commands<Plain>>)) {
@@ -223,6 +242,7 @@ impl Host {
                         self.counted.push(name);
                     }
                 }
+                Effect::Send { message: Heard::Advisory(advisory), .. } => self.said.push(advisory),
                 other => panic!("{other:?}"),
             }
         }
@@ -240,7 +260,7 @@ impl Host {
     fn step(&mut self, deleted: Option<&str>) {
         self.input(Commands::settle);
         let deleted = deleted.map(Blob::from);
-        self.input(|commands, effects| commands.receive(identity().process, deleted, effects));
+        self.input(|commands, effects| commands.receive(identity().process, Heard::Step(deleted), effects));
         self.input(Commands::settle);
         if let Some(due) = self.armed.take_if(|due| *due <= self.now) {
             assert!(due <= self.now);
@@ -479,6 +499,28 @@ fn emptying_ends_as_its_transactions_do() {
     host.commands.client_mut().ends.clear();
     assert_eq!(host.run(Operation::Flush), replied(Response::Ok));
     assert!(host.commands.client().open.is_empty());
+}
+
+#[test]
+fn a_turn_that_comes_when_it_is_not_waited_for_any_more_is_one_turn() {
+    let mut host = Host::with_home(1);
+    host.run(set("a", "1"));
+    // Somebody else was faster: from then on it asks for turns.
+    let ticket = host.ask(incr("a"));
+    host.step(None);
+    host.step(Some("a"));
+    let Some(Advisory::Request { number, keys }) = host.said.pop() else { panic!("{:?}", host.said) };
+    assert_eq!(keys, [("a".into(), true)]);
+    let begun = host.begun();
+    // Both are heard of before anything is done.
+    host.now = host.now + Span::from_secs(1);
+    host.input(|commands, effects| commands.expire(Timer::Again, effects));
+    host.hears(Advisory::Granted { number });
+    assert_eq!(host.told(ticket), replied(Response::Integer(1)));
+    (0..3).for_each(|_| host.step(None));
+    assert_eq!(host.begun(), begun + 1);
+    assert_eq!(host.said, [Advisory::Release { number, aborted: false }]);
+    assert_eq!(host.run(get("a")), replied(Response::bulk(b"1")), "and not twice");
 }
 
 #[test]

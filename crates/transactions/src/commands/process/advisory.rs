@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// What clients say to each other about locks. Numbers are the sender's of a question, and the receiver's of an answer.
+/// What clients say to each other about locks. A number is that of who asks, in its answer too.
 #[derive(Clone, Eq, PartialEq, Hash, Debug, Serialize, Deserialize)]
 pub enum Advisory {
     /// May it be my turn at these keys? Also asked again as long as it is not.
@@ -184,9 +184,9 @@ where
                 return false;
             }
             // What only reads may be in nobody's way.
-            Stage::Begins if batch.lock.is_some() => None,
-            Stage::Begins if batch.tries == 0 && batch.keys.values().all(|used| !used.writes) => None,
-            Stage::Begins => self.advisories.home(&batch.keys, now),
+            Stage::Waits if batch.lock.is_some() => None,
+            Stage::Waits if batch.tries == 0 && batch.keys.values().all(|used| !used.writes) => None,
+            Stage::Waits => self.advisories.home(&batch.keys, now),
             _ => return false,
         };
         let Some(home) = home.filter(|home| *home != effects.me().node) else { return false };
@@ -218,7 +218,7 @@ where
             }
             Advisory::Granted { number } => match self.batches.get_mut(&number) {
                 Some(batch) if matches!(batch.stage, Stage::Queues { .. }) => {
-                    (batch.stage, batch.tries_alone) = (Stage::Begins, batch.tries);
+                    (batch.stage, batch.tries_alone) = (Stage::Waits, batch.tries);
                     self.pausing.retain(|(_, other)| *other != number);
                     self.go.push_back(number);
                 }
@@ -281,7 +281,8 @@ where
     /// A guest's turn is over.
     fn over(&mut self, number: u64, aborted: bool, now: Instant) {
         let Some(guest) = self.advisories.guests.get(&number) else { return };
-        if !guest.granted {
+        // What only reads leaves nothing behind.
+        if !guest.granted || guest.keys.values().all(|used| !used.writes) {
             return self.evict(number);
         }
         self.pausing.retain(|(_, other)| *other != number);

@@ -89,10 +89,12 @@ struct Batch {
 
 #[derive(Clone, Hash, Debug)]
 enum Stage {
-    /// It is to begin, or was asked to.
-    Begins,
-    /// It waits for its turn since then, and has heard that others are before it.
+    /// It is to begin, at once or after a pause.
+    Waits,
+    /// It waits for its turn, since when, and whether it has heard that others are before it.
     Queues { since: Instant, heard: bool },
+    /// It was asked to begin.
+    Begins,
     /// It was asked to commit; with these replies, if that succeeds.
     Commits { txn: TxnId, replies: Vec<Response>, writes: bool },
 }
@@ -226,7 +228,7 @@ where
         asked.taken = true;
         let (held, keys, since) = (asked.keys.clone(), asked.keys.clone(), asked.since);
         let number = self.number();
-        let (run, rest, stage) = (vec![first], VecDeque::new(), Stage::Begins);
+        let (run, rest, stage) = (vec![first], VecDeque::new(), Stage::Waits);
         let (gathered, tries, tries_alone, lock) = (false, 0, 0, None);
         let batch = Batch { held, run, keys, rest, gathered, since, tries, tries_alone, stage, lock };
         self.batches.insert(number, batch);
@@ -334,6 +336,10 @@ where
             return self.evict(number);
         }
         let Some(batch) = self.batches.get_mut(&number) else { return };
+        // Its turn may have come in the moment in which it was not to be waited for any more.
+        if !matches!(batch.stage, Stage::Waits | Stage::Queues { .. }) {
+            return;
+        }
         if batch.tries == 0 && effects.now().since(batch.since) >= self.knobs.limit {
             let refusal = Refusal::Waited(self.knobs.limit);
             return self.fail(number, &Answer::Refused(refusal), effects);
@@ -358,7 +364,7 @@ where
             Outcome::Begun { txn, reads } => self.execute(number, Some(txn), &reads, effects),
             Outcome::Snapshot { reads, .. } => self.execute(number, None, &reads, effects),
             Outcome::Committed { .. } => {
-                if let Stage::Commits { replies, .. } = std::mem::replace(&mut batch.stage, Stage::Begins) {
+                if let Stage::Commits { replies, .. } = std::mem::replace(&mut batch.stage, Stage::Waits) {
                     self.finish(number, replies, effects);
                 }
             }
@@ -401,6 +407,7 @@ where
         }
         match txn {
             _ if undeclared => {
+                batch.stage = Stage::Waits;
                 self.go.push_back(number);
                 self.abandon(txn, effects);
             }
@@ -428,7 +435,7 @@ where
         }
         let Some(batch) = self.batches.get_mut(&number) else { return };
         batch.tries = batch.tries.saturating_add(1);
-        batch.stage = Stage::Begins;
+        batch.stage = Stage::Waits;
         let wanted = |number: &u64| self.asked.get(number).is_some_and(|asked| asked.ticket.is_some());
         let going = now.since(batch.since) < limit && batch.run.iter().any(wanted);
         let tried = batch.tries;
@@ -488,7 +495,7 @@ where
         let next = batch.rest.pop_front();
         if let Some((command, asked)) = next.and_then(|next| Some((next, self.asked.get(&next)?))) {
             (batch.run, batch.keys) = (vec![command], asked.keys.clone());
-            (batch.since, batch.tries, batch.stage) = (asked.since, 0, Stage::Begins);
+            (batch.since, batch.tries, batch.stage) = (asked.since, 0, Stage::Waits);
             return self.go.push_back(number);
         }
         let Some(batch) = self.batches.remove(&number) else { return };
