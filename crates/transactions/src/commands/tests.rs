@@ -502,6 +502,21 @@ fn emptying_ends_as_its_transactions_do() {
 }
 
 #[test]
+fn an_answer_that_comes_when_it_is_not_waited_for_any_more_is_one_answer() {
+    let mut host = Host::new();
+    host.run(set("a", "1"));
+    let begun = host.begun();
+    let ticket = host.ask(Operation::Flush);
+    host.input(Commands::settle);
+    // Which keys there are is heard of when it is asked again.
+    host.now = host.now + host.commands.patience();
+    host.input(|commands, effects| commands.expire(Timer::Again, effects));
+    host.input(|commands, effects| commands.receive(identity().process, Heard::Step(None), effects));
+    assert_eq!(host.told(ticket), replied(Response::Ok));
+    assert_eq!(host.begun(), begun + 1);
+}
+
+#[test]
 fn a_turn_that_comes_when_it_is_not_waited_for_any_more_is_one_turn() {
     let mut host = Host::with_home(1);
     host.run(set("a", "1"));

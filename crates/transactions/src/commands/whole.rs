@@ -27,6 +27,8 @@ pub(super) struct Whole {
     pub(super) since: Instant,
     /// The ticket under which the client inside was asked last; its answer is waited for.
     pub(super) inner: Option<u64>,
+    /// For how long.
+    pub(super) due: Instant,
     stage: Stage,
     /// The state of the directory under which it goes on.
     epoch: Option<u16>,
@@ -113,6 +115,7 @@ impl Whole {
             partitions,
             since,
             inner: None,
+            due: since,
             stage: if partitions > 1 && epoch.is_none() { Stage::Before } else { Stage::List },
             epoch,
             at,

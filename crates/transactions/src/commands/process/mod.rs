@@ -129,6 +129,11 @@ where
         &mut self.client
     }
 
+    #[cfg(test)]
+    pub(super) fn patience(&self) -> Span {
+        self.knobs.patience
+    }
+
     fn partitions(&self) -> u16 {
         // There are at most 1,024.
         self.advisories.map.groups.len() as u16
@@ -267,6 +272,10 @@ where
     fn walk(&mut self, number: u64, effects: &mut Effects<Self>) {
         let now = effects.now();
         let Some((_, whole)) = self.wholes.get_mut(&number) else { return };
+        if whole.inner.is_some() && now < whole.due {
+            // The answer came in the moment in which it was not to be waited for any more, and led to this question.
+            return;
+        }
         if let Some(inner) = whole.inner.take() {
             self.forget(inner, effects);
         }
@@ -297,6 +306,7 @@ where
                     Request::List { .. } => effects.now() + patience,
                     _ => whole.since + limit,
                 };
+                whole.due = due;
                 self.pausing.insert((due, number));
                 // Its answer may come at once.
                 whole.inner = Some(self.next + 1);
