@@ -7,6 +7,7 @@ use isochrone_core::{
     ProcessId, Snapshot, Span, Ticket,
 };
 use isochrone_store::versions::Version;
+use isochrone_transactions::commands::{Advisory, Carries};
 use isochrone_transactions::request::MoveRefusal;
 use isochrone_transactions::{
     Bounds, Client as ClientSetup, Map, Outcome, Read, Reason, Request, Server as ServerSetup,
@@ -61,6 +62,17 @@ pub enum Message {
     Locked { txn: TxnId, partition: PartitionId, reads: Option<Vec<Read>>, newest: u64 },
     End { txn: TxnId, at: Version, updates: Vec<Update> },
     Ended { txn: TxnId, partition: PartitionId },
+    Advisory(Advisory),
+}
+
+impl Carries for Message {
+    fn carry(advisory: Advisory) -> Message {
+        Message::Advisory(advisory)
+    }
+
+    fn carried(self) -> Result<Advisory, Message> {
+        if let Message::Advisory(advisory) = self { Ok(advisory) } else { Err(self) }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -132,7 +144,7 @@ impl Process for Server {
                 self.newest = self.newest.max(at.0);
                 effects.send(from, Message::Ended { txn, partition });
             }
-            Message::Locked { .. } | Message::Ended { .. } => {}
+            Message::Locked { .. } | Message::Ended { .. } | Message::Advisory(_) => {}
         }
     }
     fn request(&mut self, _: Ticket, (): (), _: &mut Effects<Server>) {}
@@ -246,7 +258,7 @@ impl Process for Client {
                     }
                 }
             }
-            Message::Lock { .. } | Message::End { .. } => {}
+            Message::Lock { .. } | Message::End { .. } | Message::Advisory(_) => {}
         }
     }
     fn request(&mut self, ticket: Ticket, request: Request, effects: &mut Effects<Client>) {
