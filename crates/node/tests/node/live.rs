@@ -321,7 +321,7 @@ fn strangers_at_the_peer_port_are_told_why() {
             Hello { cluster_id: 1, cluster: "other".into(), ..hello.clone() },
             "belongs to cluster \"test\", you to \"other\"",
         ),
-        (Hello { version: 9, ..hello.clone() }, speaks.as_str()),
+        (Hello { version: VERSION + 1, ..hello.clone() }, speaks.as_str()),
         (
             Hello { to: NodeId(2), ..hello.clone() },
             "this is node node-0 of the cluster, you meant to reach node-2",
