@@ -198,28 +198,8 @@ fn keys_move_while_transactions_run() {
 }
 
 /// All keys, a page at a time; `between` is told how many pages there were before the next one is asked for.
-fn scan(client: &mut Client, mut between: impl FnMut(usize)) -> Vec<String> {
-    let (mut cursor, mut found) = ("0".to_owned(), Vec::new());
-    for pages in 1.. {
-        let words = ["SCAN", &cursor, "MATCH", "*:*", "COUNT", "100", "TYPE", "string"];
-        let page = match client.ask(&words).expect("a reply") {
-            Reply::List(page) => page,
-            other => panic!("{other:?}"),
-        };
-        let [Reply::Text(next), Reply::List(items)] = &page[..] else { panic!("{page:?}") };
-        found.extend(items.iter().map(|item| match item {
-            Reply::Text(key) => key.clone(),
-            other => panic!("{other:?}"),
-        }));
-        cursor = next.clone();
-        if cursor == "0" {
-            break;
-        }
-        assert!(pages < 1_000, "it does not end");
-        between(pages);
-    }
-    found.sort();
-    found
+fn scan(client: &mut Client, between: impl FnMut(usize)) -> Vec<String> {
+    client.scan(&["MATCH", "*:*", "COUNT", "100", "TYPE", "string"], between)
 }
 
 /// Keys move to where a scan has been, and to and fro while it goes on, and the node that scans hears of it late.

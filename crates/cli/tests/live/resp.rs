@@ -46,6 +46,32 @@ impl Client {
         commands.iter().map(|_| self.reply()).collect()
     }
 
+    /// All keys that a scan of these options finds, in order; `between` is told how many pages there were before the next one
+    /// is asked for.
+    pub fn scan(&mut self, options: &[&str], mut between: impl FnMut(usize)) -> Vec<String> {
+        let (mut cursor, mut found) = ("0".to_owned(), Vec::new());
+        for pages in 1.. {
+            let words = [&["SCAN", &cursor][..], options].concat();
+            let page = match self.ask(&words).expect("a reply") {
+                Reply::List(page) => page,
+                other => panic!("{other:?}"),
+            };
+            let [Reply::Text(next), Reply::List(items)] = &page[..] else { panic!("{page:?}") };
+            found.extend(items.iter().map(|item| match item {
+                Reply::Text(key) => key.clone(),
+                other => panic!("{other:?}"),
+            }));
+            cursor = next.clone();
+            if cursor == "0" {
+                break;
+            }
+            assert!(pages < 1_000, "it does not end");
+            between(pages);
+        }
+        found.sort();
+        found
+    }
+
     fn send(&mut self, words: &[&str]) -> io::Result<()> {
         let mut bytes = format!("*{}\r\n", words.len());
         for word in words {

@@ -95,8 +95,12 @@ impl Advisories {
         Advisories { map, nodes, hot, silent, guests: BTreeMap::new(), known: BTreeMap::new(), cooling: None }
     }
 
-    /// Believes it for so long; whether it was hardly believed any more.
-    fn heat(&mut self, key: &Blob, now: Instant, patience: Span) -> bool {
+    /// Believes it of these keys for so long; those of which it was hardly believed any more.
+    fn heat<'a>(&mut self, keys: impl Iterator<Item = &'a Blob>, now: Instant, patience: Span) -> Vec<Blob> {
+        keys.filter(|key| self.heat_one(key, now, patience)).cloned().collect()
+    }
+
+    fn heat_one(&mut self, key: &Blob, now: Instant, patience: Span) -> bool {
         let until = now + patience * 4;
         if let Some(known) = self.hot.get_mut(key) {
             let fades = known.since(now.min(*known)) < patience * 2;
@@ -154,8 +158,7 @@ where
         let Some(batch) = self.batches.get(&number).filter(|batch| batch.keys.len() <= KEYS_MAX) else {
             return;
         };
-        let fading: Vec<Blob> =
-            batch.keys.keys().filter(|key| self.advisories.heat(key, now, patience)).cloned().collect();
+        let fading = self.advisories.heat(batch.keys.keys(), now, patience);
         if self.advisories.home(&batch.keys, now) == Some(me) {
             self.announce(&fading, &[me], effects);
         }
@@ -226,9 +229,7 @@ where
                 None => self.say(from.node, Advisory::Release { number, aborted: false }, effects),
             },
             Advisory::Contended { keys } => {
-                keys.iter().take(KEYS_MAX).for_each(|key| {
-                    self.advisories.heat(key, now, patience);
-                });
+                self.advisories.heat(keys.iter().take(KEYS_MAX), now, patience);
             }
         }
     }
@@ -252,8 +253,7 @@ where
         let number = self.number();
         let missing = self.lines.join(number, &keys);
         self.advisories.known.insert(of, number);
-        let fading: Vec<Blob> =
-            keys.keys().filter(|key| self.advisories.heat(key, now, patience)).cloned().collect();
+        let fading = self.advisories.heat(keys.keys(), now, patience);
         self.advisories.guests.insert(number, Guest { of, keys, missing, granted: false, heard: now });
         if missing == 0 {
             self.grant(number, effects);
