@@ -16,7 +16,7 @@ NSDI 2019, figures 11 to 13, with every copy on disk):
 - throughput: SET with 50 clients, pipeline 1 and 16;
 - memory: a million values of 100 bytes.
 
-What of this is published stands beside it at the end.
+What of this is published, `isochrone reproduce curp` measures too and puts beside it.
 
 Needs redis-server and redis-benchmark on the PATH (Debian: redis-server redis-tools).
 """
@@ -99,23 +99,6 @@ def measure(base, seconds, start):
     return found
 
 
-def beside_published(figure, sync):
-    """The figures of the source that this measures (reference/published/curp.csv): id, what, published, ours, unit."""
-    plain, one, two = "redis, nothing kept", "curp, 1 witness", "curp, 2 copies"
-    median = lambda name, case="SET": figure(name, case, "p50_ms")  # noqa: E731
-    added = [1_000 * (median(two, case) - median(plain, case)) for case in COMMANDS]
-    throughput = [figure(name, "SET x50 P1", "per_second") for name in (one, plain)]
-    return [
-        ("curp-083, -085", "a sync of the disk; a flash drive there", "several ms; 50-100", 1_000 * sync, "us"),
-        ("curp-084", "median SET, every write synced / nothing kept", "10-100",
-         median("redis, always") / median(plain), "x"),
-        ("curp-086", "median SET, 1 witness - nothing kept", "3", 1_000 * (median(one) - median(plain)), "us"),
-        ("curp-087", "median SET, 1 witness / nothing kept - 1", "12", 100 * (median(one) / median(plain) - 1), "%"),
-        ("curp-092", "throughput lost, 50 clients, 1 witness", "18", 100 * (1 - throughput[0] / throughput[1]), "%"),
-        ("curp-098", "median SET, HMSET, INCR, 2 witnesses - nothing kept, mean", "10", sum(added) / len(added), "us"),
-    ]
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--binary", default=str(ROOT / "target/release/isochrone"))
@@ -178,12 +161,10 @@ def main():
     held = {name: ratio <= target if kind == "at most" else ratio >= target
             for name, (ratio, kind, target) in ratios.items()}
     sync = sync_latency(arguments.dir)
-    beside = beside_published(figure, sync)
     if arguments.format == "json":
         ratios = {name: {"ratio": ratio, kind.replace(" ", "_"): target, "held": held[name]}
                   for name, (ratio, kind, target) in ratios.items()}
-        print(json.dumps({"fdatasync_ms": sync, "rounds": arguments.rounds, "rows": rows, "ratios": ratios,
-                          "published": [dict(zip(("id", "what", "published", "measured", "unit"), row)) for row in beside]}))
+        print(json.dumps({"fdatasync_ms": sync, "rounds": arguments.rounds, "rows": rows, "ratios": ratios}))
     else:
         print(f"fdatasync of 4 KiB: {sync:.3f} ms; {os.cpu_count()} cores; medians of {arguments.rounds} rounds\n")
         print(f"{'':30} {'SET':>7} {'HMSET':>7} {'INCR':>7} {'x50 P1':>8} {'x50 P16':>9} {'x50 P1':>8} {'memory':>7}")
@@ -195,10 +176,6 @@ def main():
         print()
         for name, (ratio, kind, target) in ratios.items():
             print(f"{name}: {ratio:.2f} ({kind} {target}) {'held' if held[name] else 'MISSED'}")
-        print("\nBeside what is published, where no copy was on disk and a client's library spoke to the witnesses:\n")
-        print(f"{'id':15} {'':58} {'published':>18} {'here':>8}")
-        for row, what, published, ours, unit in beside:
-            print(f"{row:15} {what:58} {published:>18} {ours:8.1f} {unit}")
     return 0 if all(held.values()) else 1
 
 

@@ -1,10 +1,10 @@
 //! `isochrone bench`: loads any Redis endpoint, or all gateways of a deployment, and prints what it measured; with
 //! transactions the gRPC endpoints.
 
-mod engine;
+pub(crate) mod engine;
 mod history;
 pub(crate) mod transactions;
-mod wire;
+pub(crate) mod wire;
 
 use crate::arguments::{Bench, Format};
 use crate::output::{Row, bar, print_json, print_text, table};

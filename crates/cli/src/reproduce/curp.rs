@@ -1,5 +1,6 @@
 //! CURP: Park and Ousterhout, NSDI 2019. Settings and experiments: `specs/curp.md` 6.
 
+mod beside;
 mod machine;
 mod rack;
 
@@ -7,15 +8,50 @@ use super::carousel::tapir_trips;
 use super::domino::distribution;
 use super::lab::{Experiment, Lab, Mix, Topology};
 use super::published::{self, Finding, Measure};
-use super::{Drawing, Row, Wanted};
+use super::{Drawing, Published, Row, Wanted};
 use crate::chart::Curves;
+pub(super) use beside::Beside;
+use beside::System;
 use isochrone_core::{KeyspaceId, Quorums, RegionId, Span, key_hash};
 use isochrone_replication::curp::witness::{STALE_ROUNDS, Shape};
 use machine::{hot_share, overflows};
 
 pub(super) fn run(wanted: Wanted<'_>, lab: &mut Lab) -> anyhow::Result<Vec<Row>> {
     let text = include_str!("../../../../reference/published/curp.csv");
-    published::rows("reference/published/curp.csv", text, MEASURES, wanted, lab)
+    let mut rows = published::rows("reference/published/curp.csv", text, MEASURES, wanted, lab)?;
+    let ways = WAYS.into_iter().map(overflow).filter(|row| wanted(&row.id));
+    rows.extend(ways);
+    if Beside::there_is_redis() {
+        rows.extend(lab.beside.rows(wanted)?);
+    }
+    Ok(rows)
+}
+
+/// Slots of a set, in the source's figure 14.
+const WAYS: [usize; 4] = [1, 2, 4, 8];
+
+/// How many random keys a witness takes before one of its sets is full: by arithmetic, and of runs of its store.
+fn overflow(ways: usize) -> Row {
+    const RUNS: usize = 2_000;
+    let counts = overflows(ways, RUNS);
+    let measured = counts.iter().sum::<f64>() / RUNS as f64;
+    let expected = machine::expected_overflow(Shape::default().slots, ways);
+    Row {
+        id: format!("overflow-{ways}"),
+        setting: format!("random keys, {} slots", Shape::default().slots),
+        system: format!("witness, {ways}-way"),
+        metric: "expected recordings before a set is full".to_owned(),
+        published: Published::Number(expected),
+        measured: Some(measured),
+        unit: "recordings".to_owned(),
+        ratio: Some(measured / expected),
+        note: format!(
+            "published: by arithmetic; a tenth of {RUNS} runs overflow within {:.0}, half within {:.0}",
+            counts[RUNS / 10],
+            counts[RUNS / 2]
+        ),
+        missed: (measured / expected - 1.0).abs() > 0.05,
+    }
 }
 
 /// Equal distances of 100 ms, three replicas, one client far from all of them, without load. Clients write keys of
@@ -175,12 +211,31 @@ fn tail(_: &mut Lab) -> anyhow::Result<Finding> {
 
 fn redis(_: &mut Lab) -> anyhow::Result<Finding> {
     Ok(Finding::Not(
-        "a place on a curve of Redis on the source's machines; bench/peers/curp.py has medians and throughput",
+        "a place on a curve of Redis on the source's machines; rows redis-* have medians and throughput",
     ))
 }
 
-fn by_hand(_: &mut Lab) -> anyhow::Result<Finding> {
-    Ok(Finding::Not("run for real beside Redis by bench/peers/curp.py; docs/benchmarks.md has its table"))
+/// What is measured of real servers, where there is a Redis among them.
+fn beside_redis(
+    lab: &mut Lab,
+    note: &str,
+    measure: impl FnOnce(&mut Beside) -> anyhow::Result<f64>,
+) -> anyhow::Result<Finding> {
+    if !Beside::there_is_redis() {
+        return Ok(Finding::Not(
+            "there is no redis-server on the PATH to stand beside (Debian: redis-server)",
+        ));
+    }
+    Ok(Finding::Told(measure(&mut lab.beside)?, format!("{note}; real servers on this machine")))
+}
+
+/// Microseconds that the median SET takes longer than with Redis that keeps nothing; and percent.
+fn longer(lab: &mut Lab, share: bool) -> anyhow::Result<Finding> {
+    beside_redis(lab, "1 witness, on disk, beside Redis that keeps nothing", |beside| {
+        let [plain, one] = [System::Plain, System::Witnesses(1)].map(|system| beside.median(system, "SET"));
+        let (plain, one) = (plain?, one?);
+        Ok(if share { 100.0 * (one / plain - 1.0) } else { one - plain })
+    })
 }
 
 /// How the source's order is made in the network.
@@ -303,10 +358,14 @@ const MEASURES: &[Measure] = &[
     find("curp-081", rack::writes_as_alone),
     find("curp-082", setting),
     find("curp-083", |_| sync(1e3)),
-    find("curp-084", by_hand),
+    find("curp-084", |lab| {
+        beside_redis(lab, "median SET of Redis, appendfsync always / nothing kept", |beside| {
+            Ok(beside.median(System::Always, "SET")? / beside.median(System::Plain, "SET")?)
+        })
+    }),
     find("curp-085", |_| sync(1.0)),
-    find("curp-086", by_hand),
-    find("curp-087", by_hand),
+    find("curp-086", |lab| longer(lab, false)),
+    find("curp-087", |lab| longer(lab, true)),
     find("curp-088", |_| {
         let note = "on this machine, over a connection to itself, where the kernel does the receiver's part within `send`";
         Ok(Finding::Told(machine::syscall_micros()?, note.to_owned()))
@@ -314,13 +373,30 @@ const MEASURES: &[Measure] = &[
     find("curp-089", redis),
     find("curp-090", tail),
     find("curp-091", rack::calls_of_a_client),
-    find("curp-092", by_hand),
+    find("curp-092", |lab| {
+        beside_redis(lab, "50 clients, 1 witness, on disk, beside Redis that keeps nothing", |beside| {
+            Ok(100.0 * (1.0 - beside.throughput(System::Witnesses(1))? / beside.throughput(System::Plain)?))
+        })
+    }),
     find("curp-093", setting),
     find("curp-094", setting),
     find("curp-095", setting),
     find("curp-096", setting),
     find("curp-097", setting),
-    find("curp-098", by_hand),
+    find("curp-098", |lab| {
+        beside_redis(
+            lab,
+            "2 witnesses, on disk, beside Redis that keeps nothing; mean of the three commands",
+            |beside| {
+                let mut longer = 0.0;
+                for command in beside::COMMANDS {
+                    longer += beside.median(System::Witnesses(2), command)?
+                        - beside.median(System::Plain, command)?;
+                }
+                Ok(longer / beside::COMMANDS.len() as f64)
+            },
+        )
+    }),
     find("curp-099", redis),
     find("curp-100", |lab| trips(lab, "curp", 100)),
     find("curp-101", |lab| trips(lab, "curp", 0)),
@@ -364,11 +440,12 @@ const MEASURES: &[Measure] = &[
     find("curp-132", setting),
 ];
 
-/// Figure 6; Figure 14 as the distributions behind its means; and what a witness saves over a wide area.
+/// Figure 6; Figures 11 and 13 where there is a Redis; Figure 14 as the distributions behind its means; and what a witness saves
+/// over a wide area.
 pub(super) fn draw(lab: &mut Lab) -> anyhow::Result<Vec<Drawing>> {
     const RUNS: usize = 2_000;
     let mut series = Vec::new();
-    for ways in [1, 2, 4, 8] {
+    for ways in WAYS {
         let counts = overflows(ways, RUNS);
         let points = counts.iter().enumerate().map(|(at, count)| (*count, (at + 1) as f64 / RUNS as f64));
         series.push((format!("{ways} way{}", if ways == 1 { "" } else { "s" }), points.collect()));
@@ -393,7 +470,11 @@ pub(super) fn draw(lab: &mut Lab) -> anyhow::Result<Vec<Drawing>> {
     }
     let title = "Write latency of five regions, replicas in CA, OR and OH, leader in CA".to_owned();
     let wide = Curves { title, axis: "latency, ms".to_owned(), series };
-    Ok(vec![("fig6", rack::drawn(lab)?), ("fig14", overflow), ("wide", wide)])
+    let mut drawings = vec![("fig6", rack::drawn(lab)?), ("fig14", overflow), ("wide", wide)];
+    if Beside::there_is_redis() {
+        drawings.extend(lab.beside.drawings()?);
+    }
+    Ok(drawings)
 }
 
 #[cfg(test)]

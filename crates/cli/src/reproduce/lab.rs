@@ -129,6 +129,8 @@ pub(super) struct Lab {
     pub(super) transacted: BTreeMap<String, Option<Rc<isochrone_workload::transactions::Outcome>>>,
     /// Runs of learning.
     pub(super) learning: super::cop::Bench,
+    /// Servers beside each other.
+    pub(super) beside: super::curp::Beside,
     /// The figure that is asked for.
     figure: String,
     progress: Option<ProgressBar>,

@@ -94,7 +94,7 @@ const ALL: &[Evaluation] = &[
     },
     Evaluation {
         name: "curp",
-        what: "CURP (Park and Ousterhout, NSDI 2019): round trips, witnesses, skew; beside Redis: bench/peers/curp.py",
+        what: "CURP (Park and Ousterhout, NSDI 2019): round trips, witnesses, skew; beside a real Redis",
         run: curp::run,
         draw: curp::draw,
         bars: |_| Ok(Vec::new()),

@@ -1,6 +1,6 @@
 //! The verbs whose output other people's scripts read: JSON, exit statuses, replay commands.
 
-use crate::processes::{addresses, isochrone, outcome};
+use crate::processes::{Process, addresses, isochrone, outcome, until};
 use serde_json::Value;
 use std::path::Path;
 
@@ -275,6 +275,56 @@ fn curp_is_reproduced_in_round_trips() {
     }
     assert!(rows["curp-102"][1] < 0.01, "a read beside a copy: {}", rows["curp-102"][1]);
     assert!(rows["curp-104"][1] < 0.5, "questions to the master: {}", rows["curp-104"][1]);
+}
+
+/// SETs of one client to a real Redis and to nodes with none, one and two witnesses, each in a row; without Redis, why not.
+#[test]
+fn curp_stands_beside_a_real_redis_where_there_is_one() {
+    let words = ["reproduce", "curp", "--only", "curp-086,redis-set-*", "--format", "json"];
+    let done = isochrone(words).env("PATH", "").output().unwrap();
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    let rows: Value = serde_json::from_slice(&done.stdout).unwrap();
+    assert_eq!(rows.as_array().unwrap().len(), 1, "{rows}");
+    assert!(rows[0]["note"].as_str().unwrap().contains("there is no redis-server on the PATH"), "{rows}");
+
+    if std::process::Command::new("redis-server").arg("--version").output().is_err() {
+        println!("skipped: there is no redis-server on the path");
+        return;
+    }
+    let rows = json(&words, 0);
+    let measured = |row: &str| {
+        let found = rows.as_array().unwrap().iter().find(|one| one["id"] == row);
+        found.unwrap_or_else(|| panic!("{row}: {rows}"))["measured"].as_f64().unwrap()
+    };
+    let all = ["plain", "always", "w0", "w1", "w2"].map(|system| measured(&format!("redis-set-{system}")));
+    assert!(all.iter().all(|micros| *micros > 0.0), "{all:?}");
+    assert!((measured("curp-086") - (all[3] - all[0])).abs() < 0.001, "{rows}");
+}
+
+/// Processes that speak of this folder.
+fn processes_of(folder: &Path) -> usize {
+    let text = folder.to_str().unwrap();
+    let all = std::fs::read_dir("/proc")
+        .unwrap()
+        .filter_map(|entry| std::fs::read(entry.ok()?.path().join("cmdline")).ok());
+    all.filter(|words| String::from_utf8_lossy(words).contains(text)).count()
+}
+
+#[test]
+fn an_interrupted_comparison_leaves_no_server_behind() {
+    if std::process::Command::new("redis-server").arg("--version").output().is_err() {
+        println!("skipped: there is no redis-server on the path");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = isochrone(["reproduce", "curp", "--only", "redis-set-w1"]);
+    command.env("TMPDIR", folder.path());
+    let mut process = Process::start(command);
+    until("servers start", || (processes_of(folder.path()) > 0).then_some(()));
+    process.signal("TERM");
+    assert_eq!(process.end(), Some(130));
+    assert_eq!(processes_of(folder.path()), 0);
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 }
 
 #[test]
