@@ -126,6 +126,13 @@ pub struct Keys {
 pub trait Footprint {
     /// Names each key and how it is touched, repetitions included.
     fn visit<'a>(&'a self, visit: &mut dyn FnMut(Touch<'a>));
+
+    /// Whether it is about all keys, or a part of it is.
+    fn touches_all(&self) -> bool {
+        let mut all = false;
+        self.visit(&mut |touch| all |= matches!(touch, Touch::All(_)));
+        all
+    }
 }
 
 /// An immutable view of a state machine, read in bounded chunks by number. The same number always gives

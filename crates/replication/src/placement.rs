@@ -117,17 +117,8 @@ impl<S: StateMachine + Default, F: Family> Placement<S, F> {
         let mut reader = keyspace.parameters.read();
         service.read_from(&mut reader, F::COMMITS);
         parameters.read_from(&mut reader, service.reply);
-        let names = reader.text("spares", "");
-        let mut spares = Vec::new();
-        for name in names.split(',').map(str::trim).filter(|name| !name.is_empty()) {
-            match deployment.node_named(name) {
-                Some(node) if !replicas.contains(&node.id) && !spares.contains(&node.id) => {
-                    spares.push(node.id)
-                }
-                Some(_) => reader.reject("spares", "names a node twice or a replica", "name other nodes"),
-                None => reader.reject("spares", "names an unknown node", "name nodes of this file, \"a, b\""),
-            }
-        }
+        let spares = reader
+            .nodes("spares", deployment, |node| replicas.contains(&node).then_some("which is a replica"));
         parameters.read_sizes(&mut reader, replicas.len(), spares.len());
         reader.finish()?;
         let refuse = |wrong: String, right: String| {

@@ -186,21 +186,15 @@ impl<F: Family> Placement<F> {
             reader.reject("bounds", "do not ascend", "name each key once, in order");
         }
         let groups = keyspace.groups();
-        let mut spares = Vec::new();
+        let everywhere = |node| groups.iter().all(|group| group.contains(&node));
         // Only a log says from which place on the members are others.
-        let names = if F::LED { reader.text("spares", "") } else { String::new() };
-        for name in names.split(',').map(str::trim).filter(|name| !name.is_empty()) {
-            match deployment.node_named(name) {
-                Some(node) if spares.contains(&node.id) => {
-                    reader.reject("spares", "names a node twice", "name each node once");
-                }
-                Some(node) if groups.iter().all(|group| group.contains(&node.id)) => {
-                    reader.reject("spares", "names a replica of every partition", "name other nodes");
-                }
-                Some(node) => spares.push(node.id),
-                None => reader.reject("spares", "names an unknown node", "name nodes of this file, \"a, b\""),
-            }
-        }
+        let spares = if F::LED {
+            reader.nodes("spares", deployment, |node| {
+                everywhere(node).then_some("which is a replica of every partition")
+            })
+        } else {
+            Vec::new()
+        };
         reader.finish()?;
         let clients = nodes().map(|client| {
             let rtt = nodes().map(|node| far(client.id, node.id)).collect();

@@ -4,9 +4,11 @@ use std::sync::Arc;
 
 use toml::de::DeValue;
 
+use super::Deployment;
 use super::draft::{Section, as_bytes, as_integer, as_span, as_text, integer_of};
 use super::error::{ConfigErrors, Mistakes};
 use super::values::{one_of, suggest};
+use crate::id::NodeId;
 use crate::time::Span;
 use crate::{FastQuorums, ReplicaSet, SizeError};
 
@@ -179,6 +181,35 @@ impl ParameterReader<'_> {
             Ok(value) => value.to_owned(),
             Err(refusal) => self.refuse(&entry, &refusal.wrong, &refusal.right, default.to_owned()),
         })
+    }
+
+    /// `key = "a, b"`, names of nodes, each once. Of one that must not be among them, `taken` says why.
+    pub fn nodes(
+        &mut self,
+        key: &'static str,
+        deployment: &Deployment,
+        taken: impl Fn(NodeId) -> Option<&'static str>,
+    ) -> Vec<NodeId> {
+        let names = self.text(key, "");
+        let mut nodes = Vec::new();
+        for name in names.split(',').map(str::trim).filter(|name| !name.is_empty()) {
+            let node = deployment.node_named(name).map(|node| node.id);
+            let wrong = match node {
+                None => Some((
+                    format!("names {name:?}, which is no node of this file"),
+                    "name nodes of it, \"a, b\"",
+                )),
+                Some(node) if nodes.contains(&node) => {
+                    Some((format!("names {name} twice"), "name each node once"))
+                }
+                Some(node) => taken(node).map(|why| (format!("names {name}, {why}"), "name other nodes")),
+            };
+            match wrong {
+                Some((wrong, right)) => self.reject(key, &wrong, right),
+                None => nodes.extend(node),
+            }
+        }
+        nodes
     }
 
     /// `key = "commit"`, one of the given words.

@@ -20,7 +20,7 @@ use super::transaction::{self, Queue, Watches};
 use crate::gateway::{Ask, ClientView, Context, Login, Outcome, Request, Session};
 use crate::hub::Notice;
 use isochrone_core::command::{Command, Operation, Response};
-use isochrone_core::{Instant, KeyspaceId, Span};
+use isochrone_core::{Footprint as _, Instant, KeyspaceId, Span};
 
 /// One connection of a Redis client.
 pub struct Connection {
@@ -616,7 +616,6 @@ impl State {
         let behind = if reads { self.pipeline.ordered() > 0 } else { self.pipeline.looking() > 0 };
         let (in_order, ordered) = (behind, behind || !reads);
         let fills = Fills::of(keyspace, &operation);
-        let alone = context.keyspaces[self.keyspace].transactional && names_no_keys(&operation);
         let (lookups, copies) = (Lookups::of(&operation), pipeline::copies(&operation));
         let (version, bytes) = (self.version, sink.bytes);
         let (name, asked) = (self.last_command, context.now);
@@ -630,6 +629,7 @@ impl State {
             Waiting { shape, version, bytes, muted, ordered, copies, fills, lookups, name, asked, noted };
         let id = self.pipeline.wait(waiting);
         let command = Command { stamp: context.stamp, operation, in_order };
+        let alone = context.keyspaces[self.keyspace].transactional && command.touches_all();
         sink.requests.push(Request { id, ask: Ask::Execute { keyspace, command } });
         if alone {
             self.finishing = Some(id);
@@ -954,11 +954,6 @@ impl State {
         });
         self.expected = length.max(self.expected - self.expected.div_ceil(8));
     }
-}
-
-fn names_no_keys(operation: &Operation) -> bool {
-    use Operation::*;
-    matches!(operation, DbSize | Flush | Keys { .. } | RandomKey { .. } | Scan { .. })
 }
 
 /// What requests are understood with.

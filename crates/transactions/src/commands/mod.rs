@@ -18,7 +18,8 @@
 //! **Order** (`command.in_order`). Commands that share a key, one of them to change it, are executed in the order in
 //! which they came, whoever asked; so those of one connection are. While a transaction is under way, those behind it
 //! gather, and those that need no other keys go together as the next one: a pipeline of increments of one key costs two
-//! transactions, and clients of one gateway do not abort each other. Gateways that do take turns (`process/advisory.rs`).
+//! transactions, and clients of one gateway do not abort each other. What gateways abort each other for, one of them executes
+//! for all (`process/forwarding.rs`).
 
 mod keys;
 mod lines;
@@ -30,7 +31,7 @@ pub mod values;
 mod whole;
 
 pub use process::Commands;
-pub use process::advisory::Advisory;
+pub use process::forwarding::Forward;
 
 use crate::directory::Directed;
 use crate::family::Family;
@@ -107,6 +108,9 @@ pub enum Refusal {
     /// A key holds something that no command has written.
     #[error("WRONGTYPE key {0:?} holds a value that no command has written; read it as a transaction")]
     Foreign(Blob),
+    /// Another node was to execute it, and says this.
+    #[error("{0}")]
+    Elsewhere(String),
     /// Too much waits here.
     #[error("TRYAGAIN {0} commands wait at this node already; ask again later")]
     Overloaded(usize),
@@ -229,11 +233,11 @@ impl<C: Process<Request = Request, Outcome = Outcome>> Transacts for C {}
 /// Messages of a protocol, which carry those that clients say to each other.
 pub trait Carries: Sized {
     /// This one.
-    fn carry(advisory: Advisory) -> Self;
+    fn carry(forward: Forward) -> Self;
 
     /// What it carries.
     ///
     /// # Errors
     /// Itself, where it is one of the protocol.
-    fn carried(self) -> Result<Advisory, Self>;
+    fn carried(self) -> Result<Forward, Self>;
 }

@@ -1,5 +1,6 @@
 //! Commands over a store of transactions that answers when it is told to.
 
+use super::process::forwarding::End;
 use super::*;
 use crate::around::Timer;
 use crate::map::{Group, Split};
@@ -156,16 +157,16 @@ impl Process for Plain {
 #[derive(Clone, Debug, Eq, Hash, PartialEq, Serialize, Deserialize)]
 enum Heard {
     Step(Option<Blob>),
-    Advisory(Advisory),
+    Forward(Forward),
 }
 
 impl Carries for Heard {
-    fn carry(advisory: Advisory) -> Heard {
-        Heard::Advisory(advisory)
+    fn carry(forward: Forward) -> Heard {
+        Heard::Forward(forward)
     }
 
-    fn carried(self) -> Result<Advisory, Heard> {
-        if let Heard::Advisory(advisory) = self { Ok(advisory) } else { Err(self) }
+    fn carried(self) -> Result<Forward, Heard> {
+        if let Heard::Forward(forward) = self { Ok(forward) } else { Err(self) }
     }
 }
 
@@ -196,7 +197,7 @@ struct Host {
     armed: Option<Instant>,
     answers: BTreeMap<u64, Answer>,
     counted: Vec<&'static str>,
-    said: Vec<Advisory>,
+    said: Vec<Forward>,
 }
 
 impl Host {
@@ -224,9 +225,51 @@ impl Host {
         }
     }
 
-    fn hears(&mut self, advisory: Advisory) {
+    /// From node 1.
+    fn hears(&mut self, forward: Forward) {
         let from = ProcessId { node: NodeId(1), ..identity().process };
-        self.input(|commands, effects| commands.receive(from, Heard::Advisory(advisory), effects));
+        self.input(|commands, effects| commands.receive(from, Heard::Forward(forward), effects));
+        self.input(Commands::settle);
+    }
+
+    /// Node 1 forwards these to this one's first incarnation.
+    fn is_forwarded(&mut self, from: u32, number: u64, operations: &[Operation]) {
+        let commands =
+            operations.iter().map(|operation| Command::new(self.stamp, operation.clone())).collect();
+        self.hears(Forward::Execute { number, from, to: 1, left: Span::from_secs(1), commands });
+    }
+
+    /// What was said since the last look.
+    fn says(&mut self) -> Vec<Forward> {
+        std::mem::take(&mut self.said)
+    }
+
+    /// Has met others at this key, whose home is node 1; what it has forwarded there waits under this number.
+    fn forwards(&mut self, key: &str) -> (u64, u64) {
+        let ticket = self.ask(incr(key));
+        self.step(None);
+        self.step(Some(key));
+        let said = self.says();
+        let [Forward::Execute { number, from: 1, to: 0, .. }] = said[..] else { panic!("{said:?}") };
+        self.hears(Forward::Lives { incarnation: 7 });
+        let said = self.says();
+        assert!(matches!(said[..], [Forward::Execute { to: 7, .. }]), "{said:?}");
+        (ticket, number)
+    }
+
+    /// Keys that were let go are free.
+    fn soon(&mut self) {
+        self.now = self.now + Span::from_millis(1);
+        self.input(|commands, effects| commands.expire(Timer::Again, effects));
+        self.input(Commands::settle);
+    }
+
+    /// So long nothing is heard.
+    fn waits(&mut self, patience: u64) {
+        self.now = self.now + self.commands.patience() * patience;
+        self.armed = None;
+        self.input(|commands, effects| commands.expire(Timer::Again, effects));
+        self.input(Commands::settle);
     }
 
     fn input(&mut self, input: impl FnOnce(&mut Commands<Plain>, &mut Effects<Commands<Plain>>)) {
@@ -242,7 +285,7 @@ impl Host {
                         self.counted.push(name);
                     }
                 }
-                Effect::Send { message: Heard::Advisory(advisory), .. } => self.said.push(advisory),
+                Effect::Send { message: Heard::Forward(forward), .. } => self.said.push(forward),
                 other => panic!("{other:?}"),
             }
         }
@@ -517,25 +560,168 @@ fn an_answer_that_comes_when_it_is_not_waited_for_any_more_is_one_answer() {
 }
 
 #[test]
-fn a_turn_that_comes_when_it_is_not_waited_for_any_more_is_one_turn() {
+fn what_others_contend_for_is_executed_at_its_home() {
     let mut host = Host::with_home(1);
-    host.run(set("a", "1"));
-    // Somebody else was faster: from then on it asks for turns.
-    let ticket = host.ask(incr("a"));
-    host.step(None);
-    host.step(Some("a"));
-    let Some(Advisory::Request { number, keys }) = host.said.pop() else { panic!("{:?}", host.said) };
-    assert_eq!(keys, [("a".into(), true)]);
+    let (ticket, number) = host.forwards("a");
+    let begun = host.begun();
+    // What comes meanwhile goes behind it, together, to the same incarnation.
+    let behind = [host.ask(incr("a")), host.ask(get("a"))];
+    let ends = vec![End::Replied(Response::Integer(7))];
+    host.hears(Forward::Answered { number, ends, queued: true });
+    assert_eq!(host.told(ticket), replied(Response::Integer(7)));
+    host.soon();
+    let said = host.says();
+    let [Forward::Settled { from: 1, below }, Forward::Execute { number, to: 7, commands, .. }] = &said[..]
+    else {
+        panic!("{said:?}")
+    };
+    assert!(below <= number && commands.len() == 2, "{said:?}");
+    let number = *number;
+    let ends = vec![End::Replied(Response::Integer(9)), End::Refused("TRYAGAIN later".to_owned())];
+    host.hears(Forward::Answered { number, ends: ends.clone(), queued: true });
+    host.hears(Forward::Answered { number, ends, queued: true });
+    assert_eq!(host.told(behind[0]), replied(Response::Integer(9)));
+    let Answer::Refused(refusal) = host.told(behind[1]) else { panic!() };
+    assert_eq!(refusal.to_string(), "TRYAGAIN later");
+    assert_eq!(host.begun(), begun);
+    // Nobody contends for it any more.
+    host.waits(5);
+    assert_eq!(host.run(incr("a")), replied(Response::Integer(1)));
+    assert_eq!(host.begun(), begun + 1);
+}
+
+#[test]
+fn what_comes_back_when_it_is_not_waited_for_any_more_begins_once() {
+    let mut host = Host::with_home(1);
+    let (ticket, number) = host.forwards("a");
     let begun = host.begun();
     // Both are heard of before anything is done.
-    host.now = host.now + Span::from_secs(1);
+    host.now = host.now + host.commands.patience();
     host.input(|commands, effects| commands.expire(Timer::Again, effects));
-    host.hears(Advisory::Granted { number });
+    host.hears(Forward::Declined { number });
     assert_eq!(host.told(ticket), replied(Response::Integer(1)));
     (0..3).for_each(|_| host.step(None));
     assert_eq!(host.begun(), begun + 1);
-    assert_eq!(host.said, [Advisory::Release { number, aborted: false }]);
     assert_eq!(host.run(get("a")), replied(Response::bulk(b"1")), "and not twice");
+}
+
+#[test]
+fn nobody_knows_what_a_home_has_done_that_has_restarted_or_is_silent() {
+    for restarts in [true, false] {
+        let mut host = Host::with_home(1);
+        let (ticket, _) = host.forwards("a");
+        if !restarts {
+            for _ in 0..2 {
+                host.waits(1);
+                assert!(matches!(host.says()[..], [Forward::Execute { to: 7, .. }]));
+            }
+        }
+        let read = host.ask(get("a"));
+        if restarts {
+            host.hears(Forward::Lives { incarnation: 6 });
+            assert!(host.answers.is_empty(), "that was before");
+            host.hears(Forward::Lives { incarnation: 8 });
+        } else {
+            host.waits(1);
+        }
+        assert_eq!(host.told(ticket), Answer::Unknown, "restarts: {restarts}");
+        // What was behind it has not left.
+        assert_eq!(host.told(read), replied(Response::Nil));
+    }
+    // What reads may have deleted a key whose time was over (a seed found that it was asked for again).
+    let mut host = Host::with_home(1);
+    let (ticket, number) = host.forwards("a");
+    let behind = [host.ask(incr("a")), host.ask(get("a"))];
+    let ends = vec![End::Replied(Response::Integer(1))];
+    host.hears(Forward::Answered { number, ends, queued: true });
+    assert_eq!(host.told(ticket), replied(Response::Integer(1)));
+    host.soon();
+    host.hears(Forward::Lives { incarnation: 8 });
+    assert_eq!(behind.map(|ticket| host.told(ticket)), [Answer::Unknown, Answer::Unknown]);
+    // Who has not told its incarnation has nothing.
+    let mut host = Host::with_home(1);
+    let ticket = host.ask(incr("a"));
+    host.step(None);
+    host.step(Some("a"));
+    assert!(matches!(host.says()[..], [Forward::Execute { to: 0, .. }]));
+    host.waits(1);
+    assert_eq!(host.told(ticket), replied(Response::Integer(1)));
+}
+
+#[test]
+fn what_is_forwarded_is_executed_once() {
+    let mut host = Host::new();
+    let answered = |number, count| {
+        let ends = vec![End::Replied(Response::Integer(count))];
+        Forward::Answered { number, ends, queued: false }
+    };
+    // It was meant for a life before this one.
+    let commands = vec![Command::new(host.stamp, incr("a"))];
+    host.hears(Forward::Execute { number: 4, from: 3, to: 9, left: Span::from_secs(1), commands });
+    assert_eq!(host.says(), [Forward::Lives { incarnation: 1 }]);
+    host.is_forwarded(3, 4, &[incr("a")]);
+    host.is_forwarded(3, 4, &[incr("a")]);
+    assert_eq!(host.says(), [Forward::Taken { number: 4 }]);
+    (0..3).for_each(|_| host.step(None));
+    assert_eq!(host.says(), [answered(4, 1)]);
+    host.is_forwarded(3, 4, &[incr("a")]);
+    assert_eq!(host.says(), [answered(4, 1)], "it is told again");
+    assert_eq!(host.counted, ["executed_for_others"]);
+    // Once it is settled it is forgotten, and not done again.
+    host.hears(Forward::Settled { from: 3, below: 5 });
+    host.is_forwarded(3, 4, &[incr("a")]);
+    assert_eq!(host.says(), [Forward::Declined { number: 4 }]);
+    // Nor is what a former life has forwarded; what a later one has is something else.
+    host.is_forwarded(2, 6, &[incr("a")]);
+    assert_eq!(host.says(), []);
+    host.is_forwarded(4, 4, &[incr("a"), incr("b")]);
+    (0..10).for_each(|_| host.step(None));
+    let ends = vec![End::Replied(Response::Integer(2)), End::Replied(Response::Integer(1))];
+    assert_eq!(host.says(), [Forward::Answered { number: 4, ends, queued: false }]);
+}
+
+#[test]
+fn what_was_declined_stays_declined() {
+    let mut host = Host::new();
+    host.is_forwarded(1, 5, &[Operation::Flush]);
+    host.is_forwarded(1, 5, &[incr("a")]);
+    host.is_forwarded(1, 4, &[incr("a")]);
+    let declined = |number| Forward::Declined { number };
+    assert_eq!(host.says(), [declined(5), declined(5), declined(4)]);
+    // It has waited too long behind what is under way here.
+    host.ask(incr("a"));
+    host.input(Commands::settle);
+    host.is_forwarded(1, 6, &[incr("a")]);
+    host.now = host.now + Span::from_millis(300);
+    host.input(|commands, effects| commands.expire(Timer::Again, effects));
+    host.input(Commands::settle);
+    host.is_forwarded(1, 6, &[incr("a")]);
+    assert_eq!(host.says(), [declined(6), declined(6)]);
+    (0..20).for_each(|_| host.step(None));
+    assert_eq!(host.run(get("a")), replied(Response::bulk(b"1")));
+}
+
+#[test]
+fn nobody_waits_in_a_circle_of_homes() {
+    let mut host = Host::with_home(1);
+    let (ticket, number) = host.forwards("a");
+    // Here it would wait for what is away.
+    host.is_forwarded(1, 5, &[incr("a")]);
+    assert_eq!(host.says(), [Forward::Declined { number: 5 }]);
+    let ends = vec![End::Replied(Response::Integer(1))];
+    host.hears(Forward::Answered { number, ends, queued: true });
+    assert_eq!(host.told(ticket), replied(Response::Integer(1)));
+    host.soon();
+    host.says();
+    // What others wait for does not leave.
+    let pairs = [("a".into(), "1".into()), ("c".into(), "2".into())].into();
+    let ticket = host.ask(Operation::MSet { pairs, only_if_absent: false });
+    host.is_forwarded(1, 6, &[incr("c")]);
+    assert_eq!(host.says(), []);
+    assert_eq!(host.told(ticket), replied(Response::Ok));
+    (0..3).for_each(|_| host.step(None));
+    let ends = vec![End::Replied(Response::Integer(3))];
+    assert_eq!(host.says(), [Forward::Answered { number: 6, ends, queued: true }]);
 }
 
 #[test]

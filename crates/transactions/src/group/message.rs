@@ -1,6 +1,6 @@
 //! What replicas of a partition and those who speak with them say, write down and wait for.
 
-use crate::commands::{Advisory, Carries};
+use crate::commands::{Carries, Forward};
 use crate::listing::{Page, Query};
 use crate::said::Said;
 use isochrone_core::command::{Access, Touch};
@@ -100,16 +100,16 @@ pub enum Message<E: Wire, M: Wire> {
         leads: bool,
     },
     /// Client to client.
-    Advisory(Advisory),
+    Forward(Forward),
 }
 
 impl<E: Wire, M: Wire> Carries for Message<E, M> {
-    fn carry(advisory: Advisory) -> Self {
-        Message::Advisory(advisory)
+    fn carry(forward: Forward) -> Self {
+        Message::Forward(forward)
     }
 
-    fn carried(self) -> Result<Advisory, Self> {
-        if let Message::Advisory(advisory) = self { Ok(advisory) } else { Err(self) }
+    fn carried(self) -> Result<Forward, Self> {
+        if let Message::Forward(forward) = self { Ok(forward) } else { Err(self) }
     }
 }
 
@@ -121,7 +121,7 @@ impl<E: Wire, M: Wire + Said> Said for Message<E, M> {
             Message::Own(message) => message.carries(),
             Message::Want { .. } | Message::Gone { .. } | Message::List { .. } => false,
             Message::Administer { .. } | Message::Administered { .. } | Message::Members { .. } => false,
-            Message::Advisory(_) => false,
+            Message::Forward(_) => false,
         }
     }
 }

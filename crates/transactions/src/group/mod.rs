@@ -584,7 +584,7 @@ impl<R: Rules> Process for Server<R> {
                 }
             }
             // For clients.
-            Message::Listed { .. } | Message::Advisory(_) => {}
+            Message::Listed { .. } | Message::Forward(_) => {}
         }
     }
 

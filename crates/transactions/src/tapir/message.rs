@@ -1,6 +1,6 @@
 //! What clients and replicas of TAPIR say to each other, and what a replica writes down.
 
-use crate::commands::{Advisory, Carries};
+use crate::commands::{Carries, Forward};
 use crate::listing::{Page, Query};
 use crate::request::{TxnId, Update};
 use crate::said::Said;
@@ -302,16 +302,16 @@ pub enum Message {
         view: u64,
     },
     /// Client to client.
-    Advisory(Advisory),
+    Forward(Forward),
 }
 
 impl Carries for Message {
-    fn carry(advisory: Advisory) -> Message {
-        Message::Advisory(advisory)
+    fn carry(forward: Forward) -> Message {
+        Message::Forward(forward)
     }
 
-    fn carried(self) -> Result<Advisory, Message> {
-        if let Message::Advisory(advisory) = self { Ok(advisory) } else { Err(self) }
+    fn carried(self) -> Result<Forward, Message> {
+        if let Message::Forward(forward) = self { Ok(forward) } else { Err(self) }
     }
 }
 
@@ -358,7 +358,7 @@ impl Message {
             | Message::Cleared { .. }
             | Message::List { .. }
             | Message::Listed { .. }
-            | Message::Advisory(_)
+            | Message::Forward(_)
             | Message::Told { .. }
             | Message::Outbid { .. }
             | Message::Forgotten { .. }

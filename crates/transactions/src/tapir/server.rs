@@ -328,7 +328,7 @@ impl Process for Server {
             }
             // These are for clients.
             Message::Listed { .. }
-            | Message::Advisory(_)
+            | Message::Forward(_)
             | Message::Values { .. }
             | Message::Voted { .. }
             | Message::Noted { .. }

@@ -7,7 +7,7 @@ use isochrone_core::{
     ProcessId, Snapshot, Span, Ticket,
 };
 use isochrone_store::versions::Version;
-use isochrone_transactions::commands::{Advisory, Carries};
+use isochrone_transactions::commands::{Carries, Forward};
 use isochrone_transactions::request::MoveRefusal;
 use isochrone_transactions::{
     Bounds, Client as ClientSetup, Map, Outcome, Read, Reason, Request, Server as ServerSetup,
@@ -62,16 +62,16 @@ pub enum Message {
     Locked { txn: TxnId, partition: PartitionId, reads: Option<Vec<Read>>, newest: u64 },
     End { txn: TxnId, at: Version, updates: Vec<Update> },
     Ended { txn: TxnId, partition: PartitionId },
-    Advisory(Advisory),
+    Forward(Forward),
 }
 
 impl Carries for Message {
-    fn carry(advisory: Advisory) -> Message {
-        Message::Advisory(advisory)
+    fn carry(forward: Forward) -> Message {
+        Message::Forward(forward)
     }
 
-    fn carried(self) -> Result<Advisory, Message> {
-        if let Message::Advisory(advisory) = self { Ok(advisory) } else { Err(self) }
+    fn carried(self) -> Result<Forward, Message> {
+        if let Message::Forward(forward) = self { Ok(forward) } else { Err(self) }
     }
 }
 
@@ -144,7 +144,7 @@ impl Process for Server {
                 self.newest = self.newest.max(at.0);
                 effects.send(from, Message::Ended { txn, partition });
             }
-            Message::Locked { .. } | Message::Ended { .. } | Message::Advisory(_) => {}
+            Message::Locked { .. } | Message::Ended { .. } | Message::Forward(_) => {}
         }
     }
     fn request(&mut self, _: Ticket, (): (), _: &mut Effects<Server>) {}
@@ -258,7 +258,7 @@ impl Process for Client {
                     }
                 }
             }
-            Message::Lock { .. } | Message::End { .. } | Message::Advisory(_) => {}
+            Message::Lock { .. } | Message::End { .. } | Message::Forward(_) => {}
         }
     }
     fn request(&mut self, ticket: Ticket, request: Request, effects: &mut Effects<Client>) {

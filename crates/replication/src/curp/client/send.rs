@@ -5,7 +5,6 @@ use crate::curp::decision::Attempt;
 use crate::curp::program::Program;
 use crate::curp::{Bug, Kept, Recording, Records, beside};
 use crate::message::{Ask, Message, in_parts};
-use isochrone_core::command::Touch;
 use isochrone_core::{Effects, Footprint as _, StateMachine};
 
 /// Takes a command among those that are begun: whether it is clear of those before it.
@@ -16,12 +15,6 @@ fn begin<S: StateMachine>(program: &mut Program, asked: &mut Asked<S>) -> bool {
     program.begin(keys);
     asked.begun = true;
     clear
-}
-
-fn touches_all<S: StateMachine>(command: &S::Command) -> bool {
-    let mut all = false;
-    command.visit(&mut |touch| all |= matches!(touch, Touch::All(_)));
-    all
 }
 
 impl<S: StateMachine, W: Recording<S::Command>> Client<S, W> {
@@ -92,7 +85,7 @@ impl<S: StateMachine, W: Recording<S::Command>> Client<S, W> {
             let Some(asked) = self.outstanding.get_mut(sequence) else { continue };
             asked.sent = true;
             let reads = S::reads_only(&asked.command) && !asked.touching;
-            if reads && asked.near == Near::Untried && !touches_all::<S>(&asked.command) {
+            if reads && asked.near == Near::Untried && !asked.command.touches_all() {
                 let to = *near.get_or_insert_with(|| self.nearby.choose(now));
                 if let Some(to) = to {
                     let patience = self.nearby.patience(to.node, &self.fast, self.setup.service.retry / 2);

@@ -1,6 +1,6 @@
 //! The client that takes commands. See the module.
 
-pub(super) mod advisory;
+pub(super) mod forwarding;
 
 use super::keys::{self, Keys};
 use super::lines::Lines;
@@ -9,10 +9,10 @@ use super::whole::{Then, Whole};
 use super::{Answer, Ask, Carries, Parameters, Refusal, Setup, Transacts, counted};
 use crate::around::{Around, Timer};
 use crate::request::{self, Outcome, Read, Reason, Request, TxnId};
-use advisory::Advisories;
+use forwarding::{Away, Forwards, GuestId};
 use isochrone_core::command::{Command, Operation, Response};
 use isochrone_core::{
-    Blob, Effects, Fact, Identity, Instant, Loan, Malformed, NodeId, Process, ProcessId, Snapshot, Span,
+    Blob, Effects, Fact, Identity, Instant, Loan, Malformed, Process, ProcessId, Snapshot, Span,
     StateMachine as _, Ticket,
 };
 use isochrone_replication::partitions::Noted;
@@ -49,14 +49,13 @@ pub struct Commands<C: Process> {
     wholes: BTreeMap<u64, (Ticket, Whole)>,
     /// Those of them that wait for what came before them.
     behind: BTreeSet<u64>,
-    advisories: Advisories,
+    forwards: Forwards,
 }
 
 /// A command that is not answered.
 #[derive(Clone, Hash, Debug)]
 struct Asked {
-    /// Nothing once the host has lost interest.
-    ticket: Option<Ticket>,
+    whose: Whose,
     command: Command,
     keys: Keys,
     since: Instant,
@@ -64,6 +63,16 @@ struct Asked {
     missing: usize,
     /// Whether it is a part of a batch.
     taken: bool,
+}
+
+/// Who waits for a command.
+#[derive(Copy, Clone, Hash, Debug)]
+enum Whose {
+    Host(Ticket),
+    /// Another client, as the so many-th of what it has forwarded.
+    Guest(GuestId, usize),
+    /// Nobody any more.
+    Nobody,
 }
 
 /// Commands that go as one transaction, in order.
@@ -79,20 +88,19 @@ struct Batch {
     /// Whether others were looked for that could go along.
     gathered: bool,
     since: Instant,
-    /// Transactions that were aborted, and how many of them before it had the lock.
+    /// Transactions that were aborted.
     tries: u32,
-    tries_alone: u32,
+    /// Whether the next is to be executed here, wherever the keys have their home.
+    stays: bool,
     stage: Stage,
-    /// Who was asked for an advisory lock.
-    lock: Option<NodeId>,
 }
 
 #[derive(Clone, Hash, Debug)]
 enum Stage {
     /// It is to begin, at once or after a pause.
     Waits,
-    /// It waits for its turn, since when, and whether it has heard that others are before it.
-    Queues { since: Instant, heard: bool },
+    /// Another client is to execute it.
+    Away(Away),
     /// It was asked to begin.
     Begins,
     /// It was asked to commit; with these replies, if that succeeds.
@@ -136,7 +144,7 @@ where
 
     fn partitions(&self) -> u16 {
         // There are at most 1,024.
-        self.advisories.map.groups.len() as u16
+        self.forwards.map.groups.len() as u16
     }
 
     fn number(&mut self) -> u64 {
@@ -216,32 +224,37 @@ where
             let reply = Store::default().apply(&command);
             return effects.complete_ahead(ticket, Answer::Replied(reply));
         }
-        let number = self.number();
-        let missing = self.lines.join(number, &touched);
-        if missing == 0 {
-            self.ready.push_back(number);
-        }
-        let since = effects.now();
-        let asked = Asked { ticket: Some(ticket), command, keys: touched, since, missing, taken: false };
-        self.asked.insert(number, asked);
+        let number = self.line_up(Whose::Host(ticket), command, touched, effects.now());
         self.tickets.insert(ticket, number);
     }
 
+    /// A command gets into line for its keys.
+    fn line_up(&mut self, whose: Whose, command: Command, keys: Keys, since: Instant) -> u64 {
+        let number = self.number();
+        let missing = self.lines.join(number, &keys);
+        if missing == 0 {
+            self.ready.push_back(number);
+        }
+        self.asked.insert(number, Asked { whose, command, keys, since, missing, taken: false });
+        number
+    }
+
     /// A command has all its keys: it is to begin.
-    fn start(&mut self, first: u64, effects: &mut Effects<Self>) {
-        let Some(asked) = self.asked.get_mut(&first) else { return self.grant(first, effects) };
+    fn start(&mut self, first: u64) {
+        let Some(asked) = self.asked.get_mut(&first) else { return };
         asked.taken = true;
         let (held, keys, since) = (asked.keys.clone(), asked.keys.clone(), asked.since);
         let number = self.number();
         let (run, rest, stage) = (vec![first], VecDeque::new(), Stage::Waits);
-        let (gathered, tries, tries_alone, lock) = (false, 0, 0, None);
-        let batch = Batch { held, run, keys, rest, gathered, since, tries, tries_alone, stage, lock };
+        let (gathered, tries, stays) = (false, 0, false);
+        let batch = Batch { held, run, keys, rest, gathered, since, tries, stays, stage };
         self.batches.insert(number, batch);
         self.go.push_back(number);
     }
 
-    /// Who is next in line for the keys of a batch that begins, and needs no others, goes along.
-    fn gather(&mut self, number: u64) {
+    /// Who is next in line for the keys of a batch that begins, and needs no others, goes along; where it leaves for
+    /// another client, unless that is somebody who waits for this one.
+    fn gather(&mut self, number: u64, leaves: bool) {
         let Some(batch) = self.batches.get_mut(&number) else { return };
         if std::mem::replace(&mut batch.gathered, true) {
             return;
@@ -252,6 +265,8 @@ where
         while batch.run.len() < self.knobs.gather_max && batch.held.len() <= GATHERING_KEYS_MAX {
             let mut next = self.lines.next(&batch.held).into_iter().filter_map(|number| {
                 let asked = self.asked.get(&number)?;
+                let goes = !leaves || !matches!(asked.whose, Whose::Guest(..));
+                goes.then_some(())?;
                 self.lines.may_go_with(number, &asked.keys, &batch.held).then_some(number)
             });
             let Some(next) = next.next() else { break };
@@ -342,22 +357,23 @@ where
         if self.wholes.contains_key(&number) {
             return self.walk(number, effects);
         }
-        if self.advisories.guests.contains_key(&number) {
-            return self.evict(number);
-        }
-        let Some(batch) = self.batches.get_mut(&number) else { return };
-        // Its turn may have come in the moment in which it was not to be waited for any more.
-        if !matches!(batch.stage, Stage::Waits | Stage::Queues { .. }) {
+        if self.cooled(number) {
             return;
         }
-        if batch.tries == 0 && effects.now().since(batch.since) >= self.knobs.limit {
+        let Some(batch) = self.batches.get_mut(&number) else { return self.waited(number, effects) };
+        // It may have come back in the moment in which it was not to be waited for any more.
+        if !matches!(batch.stage, Stage::Waits | Stage::Away(_)) {
+            return;
+        }
+        let here = matches!(batch.stage, Stage::Waits);
+        if here && batch.tries == 0 && effects.now().since(batch.since) >= self.knobs.limit {
             let refusal = Refusal::Waited(self.knobs.limit);
             return self.fail(number, &Answer::Refused(refusal), effects);
         }
-        if self.queues(number, effects) {
+        if self.leaves(number, effects) {
             return;
         }
-        self.gather(number);
+        self.gather(number, false);
         let Some(batch) = self.batches.get_mut(&number) else { return };
         batch.stage = Stage::Begins;
         let of = |wanted: fn(&keys::Use) -> bool| -> Vec<Blob> {
@@ -446,11 +462,12 @@ where
         let Some(batch) = self.batches.get_mut(&number) else { return };
         batch.tries = batch.tries.saturating_add(1);
         batch.stage = Stage::Waits;
-        let wanted = |number: &u64| self.asked.get(number).is_some_and(|asked| asked.ticket.is_some());
+        let wanted =
+            |number: &u64| self.asked.get(number).is_some_and(|asked| !matches!(asked.whose, Whose::Nobody));
         let going = now.since(batch.since) < limit && batch.run.iter().any(wanted);
         let tried = batch.tries;
         match retry.pause(tried, reason, effects.random()).filter(|_| going) {
-            Some(_) if self.queues(number, effects) => {}
+            Some(_) if self.leaves(number, effects) => {}
             Some(pause) => drop(self.pausing.insert((now + pause, number))),
             None => {
                 let refusal = match reason {
@@ -493,9 +510,13 @@ where
 
     fn answer(&mut self, command: u64, answer: Answer, effects: &mut Effects<Self>) {
         let Some(asked) = self.asked.remove(&command) else { return };
-        if let Some(ticket) = asked.ticket {
-            self.tickets.remove(&ticket);
-            effects.complete(ticket, answer);
+        match asked.whose {
+            Whose::Host(ticket) => {
+                self.tickets.remove(&ticket);
+                effects.complete(ticket, answer);
+            }
+            Whose::Guest(id, place) => self.ended(id, place, answer, effects),
+            Whose::Nobody => {}
         }
     }
 
@@ -512,20 +533,33 @@ where
         self.let_go(number, batch, effects);
     }
 
-    /// These have got one more key each.
+    /// Keys are let go: who was next in line for them has one more each.
+    fn leave(&mut self, keys: &Keys) {
+        let mut got = Vec::new();
+        self.lines.leave(keys, |command| got.push(command));
+        self.got(got);
+    }
+
     fn got(&mut self, commands: Vec<u64>) {
         for command in commands {
-            let missing = match self.asked.get_mut(&command) {
-                Some(asked) => &mut asked.missing,
-                None => match self.advisories.guests.get_mut(&command) {
-                    Some(guest) => &mut guest.missing,
-                    None => continue,
-                },
-            };
-            *missing -= 1;
-            if *missing == 0 {
+            let Some(asked) = self.asked.get_mut(&command) else { continue };
+            asked.missing -= 1;
+            if asked.missing == 0 {
                 self.ready.push_back(command);
             }
+        }
+    }
+
+    /// Nobody waits for a command any more: unless it has begun, it does not.
+    fn leave_alone(&mut self, number: u64) {
+        let Some(asked) = self.asked.get_mut(&number) else { return };
+        asked.whose = Whose::Nobody;
+        if !asked.taken
+            && let Some(asked) = self.asked.remove(&number)
+        {
+            let mut got = Vec::new();
+            self.lines.give_up(number, &asked.keys, |command| got.push(command));
+            self.got(got);
         }
     }
 }
@@ -561,7 +595,7 @@ where
             hosts: BTreeMap::new(),
             wholes: BTreeMap::new(),
             behind: BTreeSet::new(),
-            advisories: Advisories::new(setup.map.clone(), setup.nodes.clone()),
+            forwards: Forwards::new(identity.incarnation, setup.map.clone(), setup.nodes.clone()),
         }
     }
 
@@ -579,7 +613,7 @@ where
 
     fn receive(&mut self, from: ProcessId, message: C::Message, effects: &mut Effects<Self>) {
         match message.carried() {
-            Ok(advisory) => self.on_advisory(from, advisory, effects),
+            Ok(forward) => self.on_forward(from, forward, effects),
             Err(message) => self.with(effects, |client, effects| client.receive(from, message, effects)),
         }
     }
@@ -599,15 +633,7 @@ where
         if let Some((_, whole)) = self.drop_walk(number) {
             return whole.inner.into_iter().for_each(|inner| self.forget(inner, effects));
         }
-        let Some(asked) = self.asked.get_mut(&number) else { return };
-        asked.ticket = None;
-        if !asked.taken
-            && let Some(asked) = self.asked.remove(&number)
-        {
-            let mut got = Vec::new();
-            self.lines.give_up(number, &asked.keys, |command| got.push(command));
-            self.got(got);
-        }
+        self.leave_alone(number);
     }
 
     fn expire(&mut self, timer: Self::Timer, effects: &mut Effects<Self>) {
@@ -628,7 +654,7 @@ where
     fn settle(&mut self, effects: &mut Effects<Self>) {
         loop {
             while let Some(number) = self.ready.pop_front() {
-                self.start(number, effects);
+                self.start(number);
             }
             let free = |number: &u64| self.asked.keys().next().is_none_or(|first| number < first);
             if let Some(number) = self.behind.first().copied().filter(free) {
@@ -656,7 +682,7 @@ where
 
     fn check(&self) {
         self.client.check();
-        let nobody = self.asked.is_empty() && self.advisories.guests.is_empty();
+        let nobody = self.asked.is_empty() && !self.forwards.cools_something();
         assert!(!nobody || self.lines.is_empty(), "keys are held by nobody");
         let taken = self.asked.values().filter(|asked| asked.taken).count();
         let members = self.batches.values().map(|batch| batch.run.len() + batch.rest.len()).sum::<usize>();
