@@ -67,16 +67,16 @@ fn mistakes_are_named_with_their_line_and_cure() {
     refused(
         "parameters = { spares = \"e\", route = \"guess\" }\n",
         expect![[r#"
-        test.toml:19: keyspace "main": parameter route = "guess" is not a choice
-          use "forward" or "redirect"
-        test.toml:19: keyspace "main": parameter spares = "e" names an unknown node
-          name nodes of this file, "a, b""#]],
+            test.toml:19: keyspace "main": parameter route = "guess" is not a choice
+              use "forward" or "redirect"
+            test.toml:19: keyspace "main": parameter spares = "e" names "e", which is no node of this file
+              name nodes of it, "a, b""#]],
     );
     refused(
         "parameters = { spares = \"a\" }\n",
         expect![[r#"
-        test.toml:19: keyspace "main": parameter spares = "a" names a node twice or a replica
-          name other nodes"#]],
+            test.toml:19: keyspace "main": parameter spares = "a" names a, which is a replica
+              name other nodes"#]],
     );
 }
 

@@ -263,14 +263,11 @@ where
     pub(super) fn leaves(&mut self, number: u64, effects: &mut Effects<Self>) -> bool {
         let now = effects.now();
         let Some(batch) = self.batches.get_mut(&number) else { return false };
-        match batch.stage {
-            Stage::Away(away) => {
-                if away.due <= now {
-                    self.hears_nothing(number, away, effects);
-                }
-                return true;
+        if let Stage::Away(away) = batch.stage {
+            if away.due <= now {
+                self.hears_nothing(number, away, effects);
             }
-            _ => {}
+            return true;
         }
         // What only reads may be in nobody's way.
         let reads = batch.tries == 0 && batch.keys.values().all(|used| !used.writes);
@@ -279,25 +276,18 @@ where
         }
         let home = self.forwards.home(&batch.keys, now).filter(|home| *home != effects.me().node);
         let Some(home) = home else { return false };
-        if self.is_guests(number) || self.is_waited_for(number) {
+        if self.is_shared(number) {
             return false;
         }
-        self.gather(number, true);
+        self.gather(number);
         let away = Away { number: self.number(), home, sent: None, missed: 0, heard: false, due: now };
         self.forwards.away.insert(away.number, number);
         self.send_away(number, away, effects);
         true
     }
 
-    /// Whether commands of others are among those of a batch.
-    fn is_guests(&self, number: u64) -> bool {
-        let run = self.batches.get(&number).map_or(&[][..], |batch| &batch.run);
-        let mut asked = run.iter().filter_map(|command| self.asked.get(command));
-        asked.any(|asked| matches!(asked.whose, Whose::Guest(..)))
-    }
-
-    /// Whether others have forwarded what needs keys of this batch.
-    fn is_waited_for(&self, number: u64) -> bool {
+    /// Whether others have forwarded what needs keys of this batch: it waits for them, or is a part of it.
+    fn is_shared(&self, number: u64) -> bool {
         let Some(batch) = self.batches.get(&number) else { return false };
         let commands = self.forwards.guests.values().flat_map(|guest| &guest.commands);
         let mut asked = commands.filter_map(|command| self.asked.get(command));

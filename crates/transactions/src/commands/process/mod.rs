@@ -252,9 +252,8 @@ where
         self.go.push_back(number);
     }
 
-    /// Who is next in line for the keys of a batch that begins, and needs no others, goes along; where it leaves for
-    /// another client, unless that is somebody who waits for this one.
-    fn gather(&mut self, number: u64, leaves: bool) {
+    /// Who is next in line for the keys of a batch that begins or leaves, and needs no others, goes along.
+    fn gather(&mut self, number: u64) {
         let Some(batch) = self.batches.get_mut(&number) else { return };
         if std::mem::replace(&mut batch.gathered, true) {
             return;
@@ -265,8 +264,6 @@ where
         while batch.run.len() < self.knobs.gather_max && batch.held.len() <= GATHERING_KEYS_MAX {
             let mut next = self.lines.next(&batch.held).into_iter().filter_map(|number| {
                 let asked = self.asked.get(&number)?;
-                let goes = !leaves || !matches!(asked.whose, Whose::Guest(..));
-                goes.then_some(())?;
                 self.lines.may_go_with(number, &asked.keys, &batch.held).then_some(number)
             });
             let Some(next) = next.next() else { break };
@@ -373,7 +370,7 @@ where
         if self.leaves(number, effects) {
             return;
         }
-        self.gather(number, false);
+        self.gather(number);
         let Some(batch) = self.batches.get_mut(&number) else { return };
         batch.stage = Stage::Begins;
         let of = |wanted: fn(&keys::Use) -> bool| -> Vec<Blob> {
