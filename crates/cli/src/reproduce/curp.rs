@@ -19,8 +19,8 @@ use machine::{hot_share, overflows};
 pub(super) fn run(wanted: Wanted<'_>, lab: &mut Lab) -> anyhow::Result<Vec<Row>> {
     let text = include_str!("../../../../reference/published/curp.csv");
     let mut rows = published::rows("reference/published/curp.csv", text, MEASURES, wanted, lab)?;
-    let ways = WAYS.into_iter().map(overflow).filter(|row| wanted(&row.id));
-    rows.extend(ways);
+    let ids = WAYS.map(|ways| (format!("overflow-{ways}"), ways)).into_iter();
+    rows.extend(ids.filter(|(id, _)| wanted(id)).map(|(id, ways)| overflow(id, ways)));
     if Beside::there_is_redis() {
         rows.extend(lab.beside.rows(wanted)?);
     }
@@ -29,15 +29,16 @@ pub(super) fn run(wanted: Wanted<'_>, lab: &mut Lab) -> anyhow::Result<Vec<Row>>
 
 /// Slots of a set, in the source's figure 14.
 const WAYS: [usize; 4] = [1, 2, 4, 8];
+/// How often a witness is filled to find out.
+const RUNS: usize = 2_000;
 
 /// How many random keys a witness takes before one of its sets is full: by arithmetic, and of runs of its store.
-fn overflow(ways: usize) -> Row {
-    const RUNS: usize = 2_000;
+fn overflow(id: String, ways: usize) -> Row {
     let counts = overflows(ways, RUNS);
     let measured = counts.iter().sum::<f64>() / RUNS as f64;
     let expected = machine::expected_overflow(Shape::default().slots, ways);
     Row {
-        id: format!("overflow-{ways}"),
+        id,
         setting: format!("random keys, {} slots", Shape::default().slots),
         system: format!("witness, {ways}-way"),
         metric: "expected recordings before a set is full".to_owned(),
@@ -443,7 +444,6 @@ const MEASURES: &[Measure] = &[
 /// Figure 6; Figures 11 and 13 where there is a Redis; Figure 14 as the distributions behind its means; and what a witness saves
 /// over a wide area.
 pub(super) fn draw(lab: &mut Lab) -> anyhow::Result<Vec<Drawing>> {
-    const RUNS: usize = 2_000;
     let mut series = Vec::new();
     for ways in WAYS {
         let counts = overflows(ways, RUNS);

@@ -117,6 +117,15 @@ impl Drop for Process {
     }
 }
 
+/// Whether there is a real Redis on the path; says so where there is none.
+pub fn there_is_redis() -> bool {
+    let found = Command::new("redis-server").arg("--version").output().is_ok();
+    if !found {
+        println!("skipped: there is no redis-server on the path");
+    }
+    found
+}
+
 /// Asks again and again until there is an answer.
 ///
 /// # Panics

@@ -3,7 +3,7 @@
 use super::grammar::{Peer, Server, encode};
 use super::processes::{
     Addresses, Process, TOKEN, addresses, client, deployment, hash, isochrone, node, nodes, outcome, page,
-    until,
+    there_is_redis, until,
 };
 use super::resp::{Client, Reply};
 use std::fs;
@@ -440,8 +440,7 @@ const ARRIVED: &[&str] = &[
 /// A real Redis moves in, by its own MIGRATE as by SCAN, DUMP and RESTORE, and a value moves back.
 #[test]
 fn a_running_redis_moves_in() {
-    if std::process::Command::new("redis-server").arg("--version").output().is_err() {
-        println!("skipped: there is no redis-server on the path to move in");
+    if !there_is_redis() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();

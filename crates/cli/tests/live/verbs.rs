@@ -1,6 +1,6 @@
 //! The verbs whose output other people's scripts read: JSON, exit statuses, replay commands.
 
-use crate::processes::{Process, addresses, isochrone, outcome, until};
+use crate::processes::{Process, addresses, isochrone, outcome, there_is_redis, until};
 use serde_json::Value;
 use std::path::Path;
 
@@ -287,8 +287,7 @@ fn curp_stands_beside_a_real_redis_where_there_is_one() {
     assert_eq!(rows.as_array().unwrap().len(), 1, "{rows}");
     assert!(rows[0]["note"].as_str().unwrap().contains("there is no redis-server on the PATH"), "{rows}");
 
-    if std::process::Command::new("redis-server").arg("--version").output().is_err() {
-        println!("skipped: there is no redis-server on the path");
+    if !there_is_redis() {
         return;
     }
     let rows = json(&words, 0);
@@ -312,8 +311,7 @@ fn processes_of(folder: &Path) -> usize {
 
 #[test]
 fn an_interrupted_comparison_leaves_no_server_behind() {
-    if std::process::Command::new("redis-server").arg("--version").output().is_err() {
-        println!("skipped: there is no redis-server on the path");
+    if !there_is_redis() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();

@@ -321,7 +321,9 @@ impl Servers {
         let servers = Servers { running: Arc::default(), ports: Vec::new() };
         let interrupted = servers.running.clone();
         ctrlc::set_handler(move || {
-            interrupted.lock().unwrap_or_else(PoisonError::into_inner).end();
+            let mut running = interrupted.lock().unwrap_or_else(PoisonError::into_inner);
+            running.end();
+            // With the lock: nothing is started any more.
             std::process::exit(130);
         })
         .context("signals cannot be heard")?;
