@@ -15,6 +15,7 @@ use isochrone_node::reactor::Control;
 use isochrone_node::redis::RedisGateway;
 use isochrone_node::transport::emulation::{Delay, Emulation};
 use isochrone_plan::Client;
+use socket2::{Domain, Socket, Type};
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -51,6 +52,8 @@ struct Seat {
     http: SocketAddr,
     handle: Option<NodeHandle>,
     failed: bool,
+    /// While it does not run: its ports, kept from other programs.
+    kept: Vec<Socket>,
 }
 
 /// A region.
@@ -110,6 +113,7 @@ impl Cluster {
                 http: http.local_addr()?,
                 handle: None,
                 failed: false,
+                kept: Vec::new(),
             });
             let redis = redis.into_iter().collect();
             sockets.push(Sockets { peer: Some(peer), redis, grpc: Some(grpc), http: Some(http) });
@@ -228,6 +232,7 @@ impl Cluster {
             if let Some(handle) = self.seats[usize::from(node.0)].handle.take() {
                 // How it had failed before does not matter to somebody who wanted it dead.
                 let _ = handle.kill();
+                self.seats[usize::from(node.0)].keep();
             }
         }
         if any {
@@ -250,13 +255,16 @@ impl Cluster {
             return format!("{name} is up already; k kills it");
         }
         for seat in down {
-            let started = self.rebind(seat).and_then(|sockets| self.run(seat, sockets));
+            let started = self.seats[seat].bind().and_then(|sockets| self.run(seat, sockets));
             match started {
                 Ok(handle) => {
                     self.seats[seat].handle = Some(handle);
                     self.seats[seat].failed = false;
                 }
-                Err(error) => return format!("{name} does not start: {error:#}"),
+                Err(error) => {
+                    self.seats[seat].keep();
+                    return format!("{name} does not start: {error:#}");
+                }
             }
         }
         self.places[index].served = false;
@@ -366,19 +374,6 @@ impl Cluster {
             .with_context(|| format!("node {name}"))
     }
 
-    fn rebind(&self, seat: usize) -> anyhow::Result<Sockets> {
-        let seat = &self.seats[seat];
-        let bind = |address: SocketAddr| {
-            TcpListener::bind(address).with_context(|| format!("{address} was taken by another program"))
-        };
-        Ok(Sockets {
-            peer: Some(bind(seat.peer)?),
-            redis: seat.redis.map(bind).transpose()?.into_iter().collect(),
-            grpc: Some(bind(seat.grpc)?),
-            http: Some(bind(seat.http)?),
-        })
-    }
-
     /// Handles of a place's running nodes.
     fn running(&self, place: &Place) -> impl Iterator<Item = &NodeHandle> {
         place.nodes.iter().filter_map(|node| self.seats[usize::from(node.0)].handle.as_ref())
@@ -449,10 +444,36 @@ impl Cluster {
                     Err(error) => error.to_string(),
                 };
                 self.seats[seat].failed = true;
+                self.seats[seat].keep();
                 // The receiver lives in this very struct.
                 let _ = self.notes.0.send(format!("{}: {why}", self.deployment.node(node).name));
             }
         }
+    }
+}
+
+impl Seat {
+    /// Keeps the ports of a node that does not run. Nobody is heard on them, as if there were nobody; but a system gives
+    /// none of them to an outgoing connection, which would hold it for as long as it lasts.
+    fn keep(&mut self) {
+        let addresses = [self.peer, self.grpc, self.http].into_iter().chain(self.redis);
+        // One that has been taken already is said where it is needed.
+        self.kept = addresses.filter_map(|address| bound(address).ok()).collect();
+    }
+
+    /// Its ports once more, for a node that starts again.
+    fn bind(&mut self) -> anyhow::Result<Sockets> {
+        self.kept.clear();
+        let bind = |address: SocketAddr| {
+            TcpListener::bind(address).with_context(|| format!("{address} was taken by another program"))
+        };
+        let sockets = Sockets {
+            peer: Some(bind(self.peer)?),
+            redis: self.redis.map(bind).transpose()?.into_iter().collect(),
+            grpc: Some(bind(self.grpc)?),
+            http: Some(bind(self.http)?),
+        };
+        Ok(sockets)
     }
 }
 
@@ -474,6 +495,15 @@ impl Place {
             readings: Readings::over(window),
         }
     }
+}
+
+/// A socket at an address on which nobody listens.
+fn bound(address: SocketAddr) -> std::io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
+    // Connections of who listened there before may still be ending.
+    socket.set_reuse_address(true)?;
+    socket.bind(&address.into())?;
+    Ok(socket)
 }
 
 fn any_socket() -> anyhow::Result<TcpListener> {

@@ -7,6 +7,9 @@ use isochrone_check::transactions::{Isolation, TransactionVerdict, check_transac
 use isochrone_check::{Budget, Outcome};
 use isochrone_core::{Deployment, Span};
 use isochrone_workload::transactions::Workload;
+use socket2::{Domain, Socket, Type};
+use std::io::ErrorKind;
+use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -98,6 +101,35 @@ fn retwis(protocol: &str, isolation: Isolation) {
         TransactionVerdict::Violation(_) => false,
     };
     assert!(held, "{protocol}: {report}");
+}
+
+#[test]
+fn nobody_is_given_the_ports_of_a_region_that_is_down() {
+    let folder = tempfile::tempdir().unwrap();
+    let deployment = near(folder.path(), "2pc");
+    let mut cluster =
+        Cluster::start(deployment, 0, folder.path().join("data"), Duration::from_secs(1)).unwrap();
+    let doors = cluster.doors();
+    let ports = [doors[1].redis, doors[1].grpc, doors[1].http];
+    // As an outgoing connection takes its port: only one that nobody else has.
+    let taken = |address: SocketAddr| {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        socket.bind(&address.into()).map_err(|error| error.kind())
+    };
+    cluster.kill(1);
+    for address in ports {
+        assert_eq!(
+            TcpStream::connect(address).unwrap_err().kind(),
+            ErrorKind::ConnectionRefused,
+            "{address}"
+        );
+        assert_eq!(taken(address), Err(ErrorKind::AddrInUse), "{address}");
+    }
+    assert_eq!(cluster.restart(1), "South: started again, from its journal");
+    for address in ports {
+        TcpStream::connect(address).unwrap();
+    }
+    cluster.stop();
 }
 
 #[test]
