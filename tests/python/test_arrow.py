@@ -234,6 +234,20 @@ def test_a_parquet_file_is_read_whole(samples, tmp_path):
         given = dict(label="y", indices="u", n_features=7)
         with pytest.raises(ValueError, match="samples.parquet: column 'u' has the feature 7 in row 3, n_features is 7"):
             read()
+    # Also what its maker finds: in a later group of rows, and in labels that are no text.
+    parquet.write_table(table_of(X, y), path, row_group_size=500, compression="zstd")
+    with open(path, "r+b") as file:
+        at = parquet.ParquetFile(path).metadata.row_group(2).column(1).data_page_offset
+        file.seek(at)
+        file.write(b"\xff" * 200)
+    with pytest.raises(OSError, match="samples.parquet: ") as wrong:
+        list(iter_parquet(path, 500, **COLUMNS, n_features=400))
+    assert wrong.value.errno is None
+    words = arrow.array([b"up", b"\xff"], arrow.binary()).view(arrow.string())
+    parquet.write_table(arrow.table({"y": words, "u": [[0], [1]]}), path)
+    with pytest.raises(ValueError, match="samples.parquet: 'utf-8' codec can't decode"):
+        load_parquet(path, label="y", indices="u", n_features=8)
+    parquet.write_table(arrow.table({"y": range(5), "u": [[0], [], [1], [0, 7], [2]]}), path)
     # What goes wrong with a batch is not the file's.
     with pytest.raises(ValueError, match="^mine$"):
         for _ in iter_parquet(path, 2, label="y", indices="u", n_features=8):

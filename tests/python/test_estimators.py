@@ -65,6 +65,30 @@ def test_partial_fit_over_batches_is_one_epoch_of_fit_without_a_penalty(samples)
     assert whole.t_ == pieces.t_ == X.shape[0]
 
 
+def test_each_partial_fit_is_an_epoch_of_geometric_steps(samples):
+    X, y = samples
+    cuts = np.split(np.arange(X.shape[0]), [1500, 1990])
+    pieces = CopClassifier(penalty=None, learning_rate="geometric", eta0=0.1, decay=0.5)
+    by_hand = CopClassifier(penalty=None, learning_rate="constant")
+    for epoch, cut in enumerate(cuts):
+        pieces.partial_fit(X[cut], y[cut], classes=[-1, 1])
+        by_hand.set_params(eta0=0.1 * 0.5**epoch).partial_fit(X[cut], y[cut], classes=[-1, 1])
+    assert np.array_equal(pieces.coef_, by_hand.coef_) and pieces.epochs_ == 3
+    # So it is behind a whole fit, of however few samples.
+    pieces.set_params(max_iter=2, tol=None).fit(X, y)
+    by_hand.coef_, by_hand.intercept_ = pieces.coef_.copy(), pieces.intercept_.copy()
+    pieces.partial_fit(X[:50], y[:50])
+    by_hand.set_params(eta0=0.1 * 0.5**2).partial_fit(X[:50], y[:50])
+    assert np.array_equal(pieces.coef_, by_hand.coef_) and pieces.epochs_ == 3
+
+
+def test_labels_held_back_that_are_all_one_stop_where_nothing_is_gained():
+    X, y = sparse.random(200, 30, 0.3, "csr", random_state=0), np.zeros(200)
+    y[:180] = np.asarray(X[:180] @ np.ones(30)).ravel()
+    model = CopRegressor(early_stopping=True, max_iter=40, n_iter_no_change=5).fit(X, y)
+    assert model.n_iter_ > 5
+
+
 def test_probabilities(digits):
     X, y = digits
     model = CopClassifier(loss="log_loss", max_iter=5, tol=None, learning_rate="geometric").fit(X, y)

@@ -130,6 +130,14 @@ def test_warm_start_goes_on(cells):
     at_once = CopFactorizer(max_iter=6, **settings).fit(X, y)
     in_two = CopFactorizer(max_iter=3, warm_start=True, **settings)
     assert same(in_two.fit(X, y).fit(X, y), at_once) and in_two.t_ == at_once.t_ == 6 * len(y)
+    # Also by epochs, of however many cells.
+    settings |= dict(learning_rate="geometric", decay=0.5)
+    some = np.flatnonzero(np.arange(len(y)) % 2)
+    assert len(np.unique(X[some, 0])) == len(np.unique(X[:, 0])) and len(np.unique(X[some, 1])) == len(np.unique(X[:, 1]))
+    steps = CopFactorizer(max_iter=3, warm_start=True, **settings).fit(X, y)
+    by_hand = CopFactorizer(max_iter=3, warm_start=True, **settings).fit(X, y)
+    by_hand.set_params(max_iter=1, learning_rate="constant", eta0=0.02 * 0.5**3).fit(X[some], y[some])
+    assert same(steps.set_params(max_iter=1).fit(X[some], y[some]), by_hand) and steps.epochs_ == 4
 
 
 @pytest.mark.parametrize(("given", "told"), [

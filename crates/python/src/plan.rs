@@ -84,14 +84,17 @@ impl PyPlan {
     fn to_bytes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         // It doubles as it grows, and is copied.
         room(4 * self.plan.bytes() as usize)?;
-        let mut bytes = Vec::new();
-        self.plan.encode(&mut bytes);
+        let bytes = py.detach(|| {
+            let mut bytes = Vec::new();
+            self.plan.encode(&mut bytes);
+            bytes
+        });
         Ok(PyBytes::new(py, &bytes))
     }
 
     #[staticmethod]
-    fn from_bytes(data: &[u8]) -> PyResult<PyPlan> {
-        Plan::decode(data).map(PyPlan::foreign).map_err(raised)
+    fn from_bytes(py: Python<'_>, data: &[u8]) -> PyResult<PyPlan> {
+        py.detach(|| Plan::decode(data)).map(PyPlan::foreign).map_err(raised)
     }
 
     /// What the plan looks like: `levels`, `text`, `bottlenecks` (feature, waits for it in the longest chain, samples) and
@@ -119,8 +122,9 @@ impl PyPlan {
         Ok(found)
     }
 
-    fn equals(&self, other: &Bound<'_, PyPlan>) -> bool {
-        self.plan == other.get().plan
+    fn equals(&self, py: Python<'_>, other: &Bound<'_, PyPlan>) -> bool {
+        let other = other.get();
+        py.detach(|| self.plan == other.plan)
     }
 
     #[getter]

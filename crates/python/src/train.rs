@@ -37,6 +37,7 @@ pub(crate) struct Settings {
     threads: usize,
     epochs: u32,
     seen: u64,
+    epochs_before: u32,
     /// [`Options::packed`].
     packed: bool,
     /// Whether losses are to be told.
@@ -93,6 +94,7 @@ impl Settings {
             epochs: self.epochs,
             schedule,
             seen: self.seen,
+            epochs_before: self.epochs_before,
             decay: self.decay,
             packed: self.packed,
             ..Options::default()
@@ -562,13 +564,15 @@ fn score(task: &Linear, held: &Dataset<'_>, model: &Model) -> f64 {
     explained(held, tell)
 }
 
-/// R², by importance.
+/// R², by importance; where all labels are the same, minus the mean squared error, which tells as well what is better.
 fn explained(held: &Dataset<'_>, tell: Tell<'_>) -> f64 {
     let weighed = |of: &dyn Fn(f64) -> f64| -> f64 {
         held.labels().iter().enumerate().map(|(row, &label)| held.importance(row) * of(label)).sum()
     };
     let mean = weighed(&|label| label) / held.importance_sum();
-    1.0 - summed(held, tell, &|told, label| (told - label).powi(2)) / weighed(&|label| (label - mean).powi(2))
+    let left = summed(held, tell, &|told, label| (told - label).powi(2));
+    let spread = weighed(&|label| (label - mean).powi(2));
+    if spread == 0.0 { -left / held.importance_sum() } else { 1.0 - left / spread }
 }
 
 /// The sum of this over predictions and labels, by importance.

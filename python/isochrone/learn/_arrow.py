@@ -299,7 +299,8 @@ def _streamed(capsule: Any) -> Iterator[list[_Column]]:
         code = ask(ctypes.byref(stream), ctypes.byref(into))
         if code:
             told = stream.get_last_error(ctypes.byref(stream))
-            raise OSError(code, (told or b"the Arrow stream has failed").decode(errors="replace"))
+            # Which number comes with it is its maker's choice, and seldom what the system said.
+            raise OSError((told or b"the Arrow stream has failed").decode(errors="replace"))
         return into
 
     schema = _Owner(asked(stream.get_schema, _Schema()))

@@ -92,6 +92,8 @@ class CopFactorizer(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         Epochs of the last `fit`.
     t_ : int
         Cells learnt from so far.
+    epochs_ : int
+        Epochs so far; under `warm_start` those of earlier calls too.
     loss_curve_ : list of float
         Mean loss of each epoch, each cell's taken before it was learnt from. Empty with `tol=None` and `verbose=0`.
     report_ : dict
@@ -117,6 +119,7 @@ class CopFactorizer(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     column_factors_: NDArray[np.float64]
     intercept_: float
     t_: int
+    epochs_: int
 
     def __init__(
         self,
@@ -220,12 +223,13 @@ class CopFactorizer(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             begin = float(np.average(values, weights=weights if weights is None or weights.any() else None))
         if self.warm_start and self._same(rows, columns):
             vectors = np.concatenate([self.row_factors_, self.column_factors_]).ravel()
-            begin, seen = self.intercept_ if self.fit_intercept else 0.0, self.t_
+            begin = self.intercept_ if self.fit_intercept else 0.0
+            seen, epochs = self.t_, int(getattr(self, "epochs_", 0))
         else:
-            seen = 0
+            seen = epochs = 0
         width = len(rows) + len(columns)
         cells = _pairs(row, column + len(rows), width)
-        settings = self._settings(len(values), seen)
+        settings = self._settings(len(values), seen, epochs)
         bar = Progress(int(self.verbose), self.max_iter, type(self).__name__)
 
         def after(_: int, epoch: int, loss: float, score: float | None) -> None:
@@ -245,7 +249,7 @@ class CopFactorizer(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self.rows_, self.columns_, self.intercept_ = rows, columns, float(intercept[0])
         self.row_factors_, self.column_factors_ = factors[: len(rows)].copy(), factors[len(rows) :].copy()
         self.n_features_in_, self.n_iter_ = 2, report["epochs"]
-        self.t_ = seen + report["epochs"] * len(values)
+        self.t_, self.epochs_ = seen + report["epochs"] * len(values), epochs + report["epochs"]
         losses = report.pop("losses")
         self.loss_curve_, self.report_ = losses if settings["counts"] else [], report
         if self.tol is not None and not report["converged"] and self.max_iter > self.n_iter_no_change:
@@ -299,7 +303,7 @@ class CopFactorizer(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         if self.early_stopping:
             _number(self, "validation_fraction", np.nextafter(0.0, 1.0), np.nextafter(1.0, 0.0), "a share between 0 and 1")
 
-    def _settings(self, n_samples: int, seen: int) -> dict[str, Any]:
+    def _settings(self, n_samples: int, seen: int, epochs: int) -> dict[str, Any]:
         """What the native half is told."""
         seconds = {"geometric": self.decay, "constant": 0.0, "invscaling": self.power_t}
         return {
@@ -316,6 +320,7 @@ class CopFactorizer(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             "threads": threads_of(self.n_jobs),
             "epochs": int(self.max_iter),
             "seen": seen,
+            "epochs_before": min(epochs, 2**31),
             # Vectors are longer than what is won by laying them out.
             "packed": False,
             "counts": bool(self.verbose) or self.tol is not None,

@@ -60,7 +60,7 @@ _PARAMETERS = """penalty : {"l2", "l1", "elasticnet", None}, default="l2"
     learning_rate : {"optimal", "invscaling", "constant", "geometric"}, default="{learning_rate}"
         Step size. `"optimal"`: `1 / (alpha * (t0 + t))` with t0 after Bottou and t the samples learnt from;
         `"invscaling"`: `eta0 / t**power_t`; `"constant"`: `eta0`; `"geometric"`: `eta0 * decay**epoch`, as published
-        with 0.1 and 0.9.
+        with 0.1 and 0.9, where each call of `partial_fit` is an epoch.
     eta0 : float, default={eta0}
         Initial step size of the schedules that have one.
     power_t : float, default=0.25
@@ -102,9 +102,11 @@ _ATTRIBUTES = """n_features_in_ : int
         Epochs of the last `fit` (of the class that took most).
     t_ : int
         Samples learnt from since the last `fit` began, or the first `partial_fit`.
+    epochs_ : int
+        Epochs since then, each call of `partial_fit` counted as one.
     loss_curve_ : list of float
         Mean loss of each epoch of the last call, by `sample_weight`, each sample's taken before it was learnt from; of the
-        class that took most epochs. Empty with `tol=None` and `verbose=0`, when nobody asks for it.
+        class that took most epochs. Empty when nobody asks for it: with `verbose=0` after `partial_fit`, or with `tol=None`.
     report_ : dict
         Of the last call: `seconds` spent on learning, those spent on `planning` before, the `scheme`, and the `threads` that had
         samples to learn from: no more than are of use, and one where samples wait for one another so much that one does better."""
@@ -181,6 +183,7 @@ class _Linear(SparseCoefMixin, BaseEstimator):  # type: ignore[misc]
             "threads": threads,
             "epochs": epochs,
             "seen": int(getattr(self, "t_", 0)),
+            "epochs_before": min(int(getattr(self, "epochs_", 0)), 2**31),
             # One epoch does not make up for what it takes to lay coefficients out.
             "packed": bool(self.packed) and stopping,
             "counts": bool(self.verbose) or (stopping and self.tol is not None),
@@ -257,6 +260,7 @@ class _Linear(SparseCoefMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError(GROWN)
         self.coef_, self.intercept_ = coef, intercept
         self.t_ = int(getattr(self, "t_", 0)) + report["epochs"] * rows.n_samples
+        self.epochs_ = int(getattr(self, "epochs_", 0)) + report["epochs"]
         self.n_iter_ = report["epochs"]
         losses, worst = report.pop("losses"), report.pop("worst")
         self.loss_curve_ = losses if settings["counts"] else []
@@ -303,7 +307,7 @@ class _Linear(SparseCoefMixin, BaseEstimator):  # type: ignore[misc]
                 return False
         check_width(width)
         try:
-            self.coef_, self.intercept_, self.t_ = np.zeros(shape), np.zeros(rows), 0
+            self.coef_, self.intercept_, self.t_, self.epochs_ = np.zeros(shape), np.zeros(rows), 0, 0
         except MemoryError:
             raise MemoryError(
                 f"{rows} times {width} coefficients want {8 * rows * width / 2**30:.1f} GiB of memory, which is not there: hash the "
@@ -468,7 +472,7 @@ class CopClassifier(ClassifierMixin, _Linear):  # type: ignore[misc]
             sides = class_sides(self.class_weight, self.classes_, y)
             fresh = self._start(len(positives(self.classes_)), X.shape[1], kept)
             # Also where the model is gone on from, steps begin with the first one, as those of SGDClassifier do.
-            self.t_ = 0
+            self.t_ = self.epochs_ = 0
             self._learn(
                 X, codes.astype(np.float64), sample_weight, positives(self.classes_), self.max_iter, True, plan, fresh, sides
             )
@@ -713,7 +717,7 @@ class CopRegressor(RegressorMixin, _Linear):  # type: ignore[misc]
             X, y = self._validate(X, y, reset=True)
             fresh = self._start(1, X.shape[1], self.warm_start)
             # Also where the model is gone on from, steps begin with the first one, as those of SGDClassifier do.
-            self.t_ = 0
+            self.t_ = self.epochs_ = 0
             self._learn(X, y.astype(np.float64, copy=False), sample_weight, [0.0], self.max_iter, True, plan, fresh)
         return self
 

@@ -171,11 +171,15 @@ def _named(path: str | os.PathLike[str]) -> Iterator[None]:
     except (ValueError, OSError, NotImplementedError) as wrong:
         # That of Python: pyarrow's own kinds of error are for those who know it.
         kind = next(kind for kind in type(wrong).__mro__ if kind.__module__ == "builtins")
+        if isinstance(wrong, UnicodeError):
+            # Those of its kind are not made of a text.
+            kind = ValueError
         if isinstance(wrong, OSError) and wrong.errno:
             raise kind(wrong.errno, os.strerror(wrong.errno), os.fspath(path)) from None
         if not os.path.exists(path):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), os.fspath(path)) from None
-        raise kind(f"{os.fspath(path)}: {str(wrong).splitlines()[0]}") from None
+        told = next(iter(str(wrong).splitlines()), type(wrong).__name__)
+        raise kind(f"{os.fspath(path)}: {told}") from None
 
 
 def _pyarrow() -> Any:

@@ -147,7 +147,7 @@ def learn(
         model.classes_ = labels
     model.coef_ = coef.reshape(-1, n_features) if is_classifier(model) else coef
     model.intercept_ = np.array(intercept)
-    model.n_features_in_, model.n_iter_, model.t_ = n_features, 1, report["samples"]
+    model.n_features_in_, model.n_iter_, model.t_, model.epochs_ = n_features, 1, report["samples"], 1
     if hasattr(model, "feature_names_in_"):
         # Of another fit: batches have none.
         del model.feature_names_in_

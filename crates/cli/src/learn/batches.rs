@@ -11,7 +11,7 @@ use isochrone_learn::plan::Plan;
 use isochrone_learn::read::{Options as Reading, ReadError, Reader};
 use isochrone_learn::saved::{SavedModel, SavedTask};
 use isochrone_learn::tasks::{Factorisation, Linear};
-use isochrone_learn::{Dataset, EpochEnd, Model, Options, Report, Schedule, Scheme, train};
+use isochrone_learn::{Dataset, EpochEnd, Model, Options, Report, Scheme, train};
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -100,8 +100,7 @@ pub(super) fn run(arguments: &Arguments, rows: NonZeroUsize) -> anyhow::Result<(
     for epoch in 0..arguments.epochs {
         let mut learn = |batch: &Dataset<'_>, plan: Option<&Plan>| -> anyhow::Result<()> {
             let learner = learner(arguments, batch.len());
-            let options =
-                Options { epochs: 1, seen, schedule: schedule(options.schedule, epoch), ..options.clone() };
+            let options = Options { epochs: 1, seen, epochs_before: epoch, ..options.clone() };
             for (model, labels) in models.iter_mut().zip(planes(&found, batch.labels())) {
                 let report = learner.train(&batch.with_labels(labels)?, plan, model, &options)?;
                 converged(model)?;
@@ -158,16 +157,6 @@ fn begin(arguments: &Arguments, features: u32) -> Model {
         Learner::Factorisation(task) => {
             Model { parameters: task.initial(features, seed(arguments)), intercept: 0.0 }
         }
-    }
-}
-
-/// Steps by epoch are those of this epoch throughout its batches.
-fn schedule(whole: Schedule, epoch: u32) -> Schedule {
-    match whole {
-        Schedule::Geometric { initial, decay } => {
-            Schedule::Constant((0..epoch).fold(initial, |size, _| size * decay))
-        }
-        other => other,
     }
 }
 

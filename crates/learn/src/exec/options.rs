@@ -147,8 +147,10 @@ pub struct Options {
     pub epochs: u32,
     /// Sizes of steps.
     pub schedule: Schedule,
-    /// Samples learnt from before this run, from which the schedule goes on.
+    /// Samples learnt from before this run, from which schedules by sample go on.
     pub seen: u64,
+    /// Epochs before this run, of whatever data, from which schedules by epoch go on.
+    pub epochs_before: u32,
     /// Weight decay: each step takes this, times its size, of every weight of the model, whether the sample has the feature or
     /// not; what is minimised then has `decay` / 2 Σ w² for each sample. For tasks that [`crate::Task::decays`], in
     /// [`Mode::Reset`].
@@ -183,6 +185,7 @@ impl Default for Options {
             epochs: 20,
             schedule: Schedule::default(),
             seen: 0,
+            epochs_before: 0,
             decay: 0.0,
             mode: Mode::Reset,
             elide: true,
@@ -214,19 +217,21 @@ const USEFUL: NonZeroUsize = NonZeroUsize::MIN.saturating_add(31);
 pub(crate) struct Steps {
     schedule: Schedule,
     seen: u64,
+    epochs_before: u32,
     samples: u64,
     decay: f64,
 }
 
 impl Steps {
     pub(crate) fn new(options: &Options, samples: u32) -> Steps {
-        let Options { schedule, seen, decay, .. } = *options;
-        Steps { schedule, seen, samples: u64::from(samples.max(1)), decay }
+        let Options { schedule, seen, epochs_before, decay, .. } = *options;
+        Steps { schedule, seen, epochs_before, samples: u64::from(samples.max(1)), decay }
     }
 
     /// For samples of which nobody knows how many there will be: all of one epoch.
     pub(crate) fn endless(options: &Options) -> Steps {
-        Steps { schedule: options.schedule, seen: options.seen, samples: u64::MAX, decay: 0.0 }
+        let Options { schedule, seen, epochs_before, .. } = *options;
+        Steps { schedule, seen, epochs_before, samples: u64::MAX, decay: 0.0 }
     }
 
     /// Goes on after this many more samples.
@@ -244,10 +249,10 @@ impl Steps {
         let size = match self.schedule {
             Schedule::Geometric { initial, decay } => {
                 // By multiplication, as the specification has it: a power may differ in the last bit.
-                let times = self.seen / self.samples + u64::from(epoch);
+                let times = self.epochs_before.saturating_add(epoch);
                 match times {
                     0..1000 => (0..times).fold(initial, |size, _| size * decay),
-                    _ => initial * decay.powi(times.min(i32::MAX as u64) as i32),
+                    _ => initial * decay.powi(times.min(i32::MAX as u32) as i32),
                 }
             }
             Schedule::Constant(size) => size,
@@ -312,17 +317,18 @@ mod tests {
 
     #[test]
     fn sizes_of_steps_go_on_where_the_last_run_ended() {
-        let sizes = |schedule, seen| {
-            let steps = Steps::new(&Options { schedule, seen, ..Options::default() }, 10);
+        let sizes = |schedule, seen, epochs_before| {
+            let steps = Steps::new(&Options { schedule, seen, epochs_before, ..Options::default() }, 10);
             [(0, 0), (0, 9), (1, 0), (2, 3)]
                 .map(|(epoch, position)| steps.size(&steps.epoch(epoch), position))
         };
-        assert_eq!(sizes(Schedule::default(), 0), [0.1, 0.1, 0.1 * 0.9, 0.1 * 0.9 * 0.9]);
-        assert_eq!(sizes(Schedule::default(), 10)[0], 0.1 * 0.9);
+        assert_eq!(sizes(Schedule::default(), 0, 0), [0.1, 0.1, 0.1 * 0.9, 0.1 * 0.9 * 0.9]);
+        // Of however many samples an epoch was before.
+        assert_eq!(sizes(Schedule::default(), 1_000, 1)[0], 0.1 * 0.9);
         let inverse = Schedule::InverseScaling { initial: 1.0, power: 1.0 };
-        assert_eq!(sizes(inverse, 0), [1.0, 0.1, 1.0 / 11.0, 1.0 / 24.0]);
-        assert_eq!(sizes(inverse, 10)[0], sizes(inverse, 0)[2]);
+        assert_eq!(sizes(inverse, 0, 0), [1.0, 0.1, 1.0 / 11.0, 1.0 / 24.0]);
+        assert_eq!(sizes(inverse, 10, 0)[0], sizes(inverse, 0, 7)[2]);
         let optimal = Schedule::Optimal { alpha: 0.5, t0: 2.0 };
-        assert_eq!(sizes(optimal, 0)[..2], [1.0, 1.0 / 5.5]);
+        assert_eq!(sizes(optimal, 0, 0)[..2], [1.0, 1.0 / 5.5]);
     }
 }

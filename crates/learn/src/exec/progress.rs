@@ -583,7 +583,8 @@ fn epochs_are_told_of() {
         // An epoch at a time gives the same as all at once.
         let mut again = begin(&task, &data);
         for epoch in 0..3 {
-            let options = Options { epochs: 1, seen: epoch * 50, ..options(scheme, 1) };
+            let seen = u64::from(epoch) * 50;
+            let options = Options { epochs: 1, seen, epochs_before: epoch, ..options(scheme, 1) };
             train(&task, &data, None, &mut again, &options, &mut go_on).unwrap();
         }
         assert_eq!(again, model);

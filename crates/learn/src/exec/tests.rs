@@ -151,6 +151,7 @@ fn planned_threads_step_as_one_would() {
                 decay,
                 epochs: 2,
                 seen: 40,
+                epochs_before: 1,
                 ..options(scheme, threads)
             };
             let serial = learnt(&task, &data, &with(Scheme::Serial, 1));
@@ -516,7 +517,13 @@ fn check_replay<T: Task>(task: &T, data: &Dataset<'_>, scheme: Scheme, threads: 
     for (epoch, order) in commits.into_iter().enumerate() {
         let plan = Plan::of(task, data).in_order(order);
         let seen = epoch as u64 * data.len() as u64;
-        let options = Options { scheme: Scheme::Serial, epochs: 1, seen, ..options.clone() };
+        let options = Options {
+            scheme: Scheme::Serial,
+            epochs: 1,
+            seen,
+            epochs_before: epoch as u32,
+            ..options.clone()
+        };
         train(task, data, Some(&plan), &mut again, &options, &mut go_on).unwrap();
     }
     assert_eq!(again, model);

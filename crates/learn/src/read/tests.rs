@@ -247,6 +247,13 @@ fn vowpal_wabbits_lines() {
     let at = data.row(1).iter().position(|feature| feature == price).unwrap();
     assert_eq!(values(&data)[3 + at], 1.0, "the namespace's scale times the value");
     assert_eq!(values(&data)[5], 3.0, "what meets in a hash is added up");
+    let dense = reader("1 |b y:9 |a :0.5 :0 :0.25 x:7 :2 |b y :4\n", options.clone()).all().unwrap();
+    let first = dense.row(0).iter().zip(values(&dense)).find(|(_, value)| *value == 0.5).unwrap().0;
+    let unnamed = |place| {
+        let at = dense.row(0).iter().position(|feature| *feature == first + place);
+        at.map(|at| values(&dense)[at])
+    };
+    assert_eq!([1, 2, 3].map(unnamed), [Some(0.0), Some(0.25), Some(2.0)], "numbered in their namespace");
     for (text, message) in [
         ("1 a b", "data.svm:1:5: `b`: expected `|` and features after the label"),
         ("|a b", "data.svm:1:1: `|a`: expected a label, a number such as 1 or -1, before the first `|`"),

@@ -3,7 +3,7 @@
 //! `LABEL [IMPORTANCE [INITIAL]] ['TAG]|NAMESPACE[:SCALE] FEATURE[:VALUE] … |NAMESPACE …`
 //!
 //! Features are hashed as there (MurmurHash3 of the name, seeded by that of the namespace; names that are numbers are
-//! added to it) and then cut to so many bits. Features of a line that meet in a hash are added up, since a sample has each
+//! added to it, and those without a name are numbered in their namespace from 0) and then cut to so many bits. Features of a line that meet in a hash are added up, since a sample has each
 //! of its features once. What a line's importance is, the loss of its sample counts.
 
 use super::Parsed;
@@ -26,19 +26,25 @@ pub(super) fn line(line: &[u8], bits: u32, unlabelled: bool, parsed: &mut Parsed
     let mask = ((1_u64 << bits) - 1) as u32;
     // Where a feature stands, to tell of it.
     let mut sample: Vec<(u32, f64, usize)> = Vec::new();
-    let (mut seed, mut scale, mut at) = (0, 1.0, bar);
+    let (mut seed, mut scale, mut unnamed, mut at) = (0_u32, 1.0, 0, bar);
     while at < line.len() {
         if line[at] == b'|' {
             let end = word(line, at + 1);
             let (name, factor) = weighted(line, at + 1, end)?;
             seed = if name.is_empty() { 0 } else { hash(name, 0) };
-            (scale, at) = (factor, end);
+            (scale, unnamed, at) = (factor, 0, end);
         } else if line[at].is_ascii_whitespace() {
             at += 1;
         } else {
             let end = word(line, at);
             let (name, value) = weighted(line, at, end)?;
-            sample.push((hash(name, seed) & mask, scale * value, at));
+            let feature = if name.is_empty() {
+                unnamed += 1;
+                seed.wrapping_add(unnamed - 1)
+            } else {
+                hash(name, seed)
+            };
+            sample.push((feature & mask, scale * value, at));
             at = end;
         }
     }

@@ -5,7 +5,7 @@ mod pages;
 use super::super::error::ReadError;
 use super::believed::caught;
 use super::{Columns, Holder, Kind, Run, Runs, absent, ambiguous};
-use parquet::basic::{Compression, ConvertedType, Type as PhysicalType};
+use parquet::basic::{Compression, ConvertedType, LogicalType, Type as PhysicalType};
 use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
 use parquet::data_type::DataType;
 use parquet::errors::ParquetError;
@@ -157,9 +157,11 @@ fn leaf(schema: &SchemaDescriptor, name: &str, kind: Kind) -> Result<Leaf, Strin
     let fits = leaves.next().is_none() && column.max_rep_level() == i16::from(list) && is_number(column);
     let integers = !matches!(column.physical_type(), PhysicalType::FLOAT | PhysicalType::DOUBLE);
     if !fits || (kind == Kind::Integers && !integers) {
-        let found = column.physical_type();
+        let meaning =
+            if is_stored(column) && !is_number(column) { " that is a time or a decimal" } else { "" };
+        let found = format!("{}{meaning}", column.physical_type());
         let found = match column.max_rep_level() {
-            0 => format!("{found}"),
+            0 => found,
             1 => format!("lists of {found}"),
             _ => format!("lists of lists of {found}"),
         };
@@ -178,10 +180,16 @@ fn is_unsigned(column: &ColumnDescriptor) -> bool {
 /// Whether it holds what reads as a number: a decimal or a time does not.
 fn is_number(column: &ColumnDescriptor) -> bool {
     use ConvertedType::{INT_8, INT_16, INT_32, INT_64, NONE};
+    // A time in nanoseconds has a logical type only.
+    let logical = matches!(column.logical_type_ref(), None | Some(LogicalType::Integer { .. }));
+    let plain = logical && matches!(column.converted_type(), NONE | INT_8 | INT_16 | INT_32 | INT_64);
+    (plain || is_unsigned(column)) && is_stored(column)
+}
+
+/// Whether it is stored as numbers, whatever they stand for.
+fn is_stored(column: &ColumnDescriptor) -> bool {
     use PhysicalType::{BOOLEAN, DOUBLE, FLOAT, INT32, INT64};
-    let plain = matches!(column.converted_type(), NONE | INT_8 | INT_16 | INT_32 | INT_64);
-    let stored = matches!(column.physical_type(), BOOLEAN | INT32 | INT64 | FLOAT | DOUBLE);
-    (plain || is_unsigned(column)) && stored
+    matches!(column.physical_type(), BOOLEAN | INT32 | INT64 | FLOAT | DOUBLE)
 }
 
 /// The numbers of the next `rows` rows of a column.

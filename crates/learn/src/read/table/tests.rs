@@ -538,6 +538,13 @@ fn tables_of_something_else_say_what_they_have() {
     let empty = written(&[], 3, USUAL, Compression::SNAPPY);
     let error = open(&empty, Options::default()).all().unwrap_err().to_string();
     assert!(error.ends_with(": there is no row in it"), "{error}");
+    for meaning in ["TIMESTAMP(NANOS,true)", "TIMESTAMP(MILLIS,true)", "DECIMAL(9,2)"] {
+        let schema = USUAL.replace("double label", &format!("int64 label ({meaning})"));
+        let file = written(&[], 3, &schema, Compression::SNAPPY);
+        let error = Reader::open(file.path(), Options::default()).unwrap_err().to_string();
+        let said = ": column `label` has INT64 that is a time or a decimal: numbers are wanted";
+        assert!(error.ends_with(said), "{error}");
+    }
     let old = Reader::of(Path::new("-"), io::Cursor::new(b"FEA1...."), Options::default()).unwrap_err();
     assert_eq!(old.to_string(), "-: this is Feather of version 1\n  write it as version 2, which is Arrow");
 }
