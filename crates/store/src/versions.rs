@@ -171,6 +171,12 @@ impl Versions {
         }
     }
 
+    /// The version of the value that a key has; [`Version::NONE`] where it has none, be it deleted, or never written, or
+    /// deleted and trimmed since: what replicas compare that do not trim in the same moment.
+    pub fn valued(&self, key: &[u8]) -> Version {
+        self.keys.get(key).filter(|entry| entry.value.is_some()).map_or(Version::NONE, |entry| entry.version)
+    }
+
     /// The version of a key with the largest number below `bound`. `None` where it may have been trimmed.
     pub fn below(&self, key: &[u8], bound: Version) -> Option<(Version, Option<&Blob>)> {
         const NEVER: (Version, Option<&Blob>) = (Version::NONE, None);

@@ -15,7 +15,7 @@ use crate::redis::call::{self, Call, Given, Objection};
 use crate::security::Print;
 use crate::shard::Shard;
 use crate::transport::stream::{Acceptor, Got, Stream};
-use isochrone_core::{Instant, KeyspaceId, ProcessId, Random, Span, Stamp};
+use isochrone_core::{Footprint as _, Instant, KeyspaceId, ProcessId, Random, Span, Stamp};
 use mio::Registry;
 use mio::net::TcpListener;
 use rustls::ServerConfig;
@@ -118,6 +118,8 @@ pub(crate) struct Asked {
     pub of: ProcessId,
     /// Whether it changes nothing.
     pub reads: bool,
+    /// Whether it takes what time it takes, and is ended by who executes it where it does not go on.
+    pub walks: bool,
 }
 
 impl Asked {
@@ -577,7 +579,9 @@ impl Clients {
                 self.counters.fell_behind("output", number, self.views.get(&number), unsent, now);
             }
             let done = connection.ended || connection.session.closing();
-            let dead = sent.is_err() || flooded;
+            // In a handshake of TLS nothing can be said, so who is to go has nothing to wait for.
+            let mute = done && connection.stream.handshaking();
+            let dead = sent.is_err() || flooded || mute;
             // Whoever has closed its own end may still read what it asked for.
             let owed = connection.ended && connection.in_flight > 0;
             if dead || (done && connection.stream.flushed() && !owed) {
@@ -732,8 +736,9 @@ impl Clients {
                 };
                 let ticket = origins.ticket();
                 let reads = command.operation.is_read();
+                let walks = self.keyspaces[place].transactional && command.touches_all();
                 shard.execute(of, ticket, command).map_err(|error| Outcome::Refused(error.to_string()))?;
-                origins.ask(ticket, Asked { to, keyspace: place, asked: now, of, reads });
+                origins.ask(ticket, Asked { to, keyspace: place, asked: now, of, reads, walks });
                 Ok(())
             }
             Ask::Verify { user, password } => {
@@ -783,7 +788,8 @@ mod tests {
     fn of_what_only_reads_nothing_is_unknown() {
         let asked = |reads| {
             let to = Recipient { index: 0, connection: 1, request: 1 };
-            Asked { to, keyspace: 0, asked: Instant::ZERO, of: ProcessId::from_u64(0), reads }
+            let of = ProcessId::from_u64(0);
+            Asked { to, keyspace: 0, asked: Instant::ZERO, of, reads, walks: false }
         };
         let unknown = || Outcome::Unknown("no answer in time".to_owned());
         assert_eq!(asked(true).told(unknown()), Outcome::Refused("no answer in time".to_owned()));

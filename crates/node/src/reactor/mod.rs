@@ -556,7 +556,7 @@ impl Origins {
         }
         self.looked = now;
         let late = |origin: &Origin| match origin {
-            Origin::Client(asked) => asked.asked + patience <= now,
+            Origin::Client(asked) => asked.asked + patience <= now && !asked.walks,
             Origin::Call(pending) => pending.asked + patience <= now && !pending.is_given_up(),
             Origin::Sweep { asked, .. } => *asked + patience <= now,
             Origin::Order { .. } => false,

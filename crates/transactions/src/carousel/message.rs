@@ -36,7 +36,7 @@ pub enum Ended {
 pub struct Verdict {
     /// Prepared; else refused.
     pub prepared: bool,
-    /// The versions of the keys read, in their order.
+    /// The versions of the keys read, in their order; none of a key without a value.
     pub versions: Vec<Version>,
     /// Above every version that the transaction accesses here, and every moment served to readers before.
     pub at: Version,

@@ -1,6 +1,6 @@
 //! Commands over a store of transactions that answers when it is told to.
 
-use super::process::forwarding::End;
+use super::process::forwarding::{BYTES_MAX, End};
 use super::*;
 use crate::around::Timer;
 use crate::map::{Group, Split};
@@ -28,6 +28,7 @@ struct Plain {
     bytes_max: usize,
     /// How transactions that only write end instead, the next first.
     ends: VecDeque<Outcome>,
+    cancelled: Vec<Ticket>,
 }
 
 #[derive(Clone, Debug)]
@@ -121,7 +122,8 @@ impl Process for Plain {
 
     fn open(_: Identity, (): &()) -> Plain {
         let (values, open, waiting) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
-        Plain { values, open, waiting, count: 0, begun: 0, bytes_max: 1_000, ends: VecDeque::new() }
+        let (ends, cancelled) = (VecDeque::new(), Vec::new());
+        Plain { values, open, waiting, count: 0, begun: 0, bytes_max: 1_000, ends, cancelled }
     }
 
     fn restore(&mut self, _: Blob) -> Result<(), Malformed> {
@@ -145,6 +147,11 @@ impl Process for Plain {
 
     fn request(&mut self, ticket: Ticket, request: Request, _: &mut Effects<Self>) {
         self.waiting.push((ticket, request));
+    }
+
+    fn cancel(&mut self, ticket: Ticket, _: &mut Effects<Self>) {
+        self.waiting.retain(|(waiting, _)| *waiting != ticket);
+        self.cancelled.push(ticket);
     }
 
     fn expire(&mut self, (): (), _: &mut Effects<Self>) {}
@@ -349,6 +356,13 @@ fn replied(response: Response) -> Answer {
     Answer::Replied(response)
 }
 
+fn refused(answer: Answer) -> String {
+    match answer {
+        Answer::Refused(refusal) => refusal.to_string(),
+        other => panic!("{other:?}"),
+    }
+}
+
 #[test]
 fn replies_are_those_of_a_store() {
     let (mut host, mut twin, mut random) = (Host::new(), Store::default(), Random::seeded(7));
@@ -480,10 +494,6 @@ fn a_read_that_finds_a_key_expired_deletes_it() {
 #[test]
 fn what_cannot_be_is_refused_in_words() {
     let mut host = Host::new();
-    let refused = |answer| match answer {
-        Answer::Refused(refusal) => refusal.to_string(),
-        other => panic!("{other:?}"),
-    };
     for operation in [Operation::Flush, Operation::RandomKey { seed: 1 }] {
         let name = operation.name();
         let operations = [operation].into();
@@ -559,6 +569,11 @@ fn an_answer_that_comes_when_it_is_not_waited_for_any_more_is_one_answer() {
     assert_eq!(host.begun(), begun + 1);
 }
 
+/// To the first incarnation, in one part.
+fn answered(number: u64, ends: Vec<End>, queued: bool) -> Forward {
+    Forward::Answered { to: 1, number, first: 0, ends, queued }
+}
+
 #[test]
 fn what_others_contend_for_is_executed_at_its_home() {
     let mut host = Host::with_home(1);
@@ -567,7 +582,7 @@ fn what_others_contend_for_is_executed_at_its_home() {
     // What comes meanwhile goes behind it, together, to the same incarnation.
     let behind = [host.ask(incr("a")), host.ask(get("a"))];
     let ends = vec![End::Replied(Response::Integer(7))];
-    host.hears(Forward::Answered { number, ends, queued: true });
+    host.hears(answered(number, ends, true));
     assert_eq!(host.told(ticket), replied(Response::Integer(7)));
     host.soon();
     let said = host.says();
@@ -578,8 +593,8 @@ fn what_others_contend_for_is_executed_at_its_home() {
     assert!(below <= number && commands.len() == 2, "{said:?}");
     let number = *number;
     let ends = vec![End::Replied(Response::Integer(9)), End::Refused("TRYAGAIN later".to_owned())];
-    host.hears(Forward::Answered { number, ends: ends.clone(), queued: true });
-    host.hears(Forward::Answered { number, ends, queued: true });
+    host.hears(answered(number, ends.clone(), true));
+    host.hears(answered(number, ends, true));
     assert_eq!(host.told(behind[0]), replied(Response::Integer(9)));
     let Answer::Refused(refusal) = host.told(behind[1]) else { panic!() };
     assert_eq!(refusal.to_string(), "TRYAGAIN later");
@@ -598,7 +613,7 @@ fn what_comes_back_when_it_is_not_waited_for_any_more_begins_once() {
     // Both are heard of before anything is done.
     host.now = host.now + host.commands.patience();
     host.input(|commands, effects| commands.expire(Timer::Again, effects));
-    host.hears(Forward::Declined { number });
+    host.hears(Forward::Declined { to: 1, number });
     assert_eq!(host.told(ticket), replied(Response::Integer(1)));
     (0..3).for_each(|_| host.step(None));
     assert_eq!(host.begun(), begun + 1);
@@ -633,7 +648,7 @@ fn nobody_knows_what_a_home_has_done_that_has_restarted_or_is_silent() {
     let (ticket, number) = host.forwards("a");
     let behind = [host.ask(incr("a")), host.ask(get("a"))];
     let ends = vec![End::Replied(Response::Integer(1))];
-    host.hears(Forward::Answered { number, ends, queued: true });
+    host.hears(answered(number, ends, true));
     assert_eq!(host.told(ticket), replied(Response::Integer(1)));
     host.soon();
     host.hears(Forward::Lives { incarnation: 8 });
@@ -651,9 +666,9 @@ fn nobody_knows_what_a_home_has_done_that_has_restarted_or_is_silent() {
 #[test]
 fn what_is_forwarded_is_executed_once() {
     let mut host = Host::new();
-    let answered = |number, count| {
-        let ends = vec![End::Replied(Response::Integer(count))];
-        Forward::Answered { number, ends, queued: false }
+    let answered = |to, number, counts: &[i64]| {
+        let ends = counts.iter().map(|count| End::Replied(Response::Integer(*count))).collect();
+        Forward::Answered { to, number, first: 0, ends, queued: false }
     };
     // It was meant for a life before this one.
     let commands = vec![Command::new(host.stamp, incr("a"))];
@@ -661,23 +676,129 @@ fn what_is_forwarded_is_executed_once() {
     assert_eq!(host.says(), [Forward::Lives { incarnation: 1 }]);
     host.is_forwarded(3, 4, &[incr("a")]);
     host.is_forwarded(3, 4, &[incr("a")]);
-    assert_eq!(host.says(), [Forward::Taken { number: 4 }]);
+    assert_eq!(host.says(), [Forward::Taken { to: 3, number: 4 }]);
     (0..3).for_each(|_| host.step(None));
-    assert_eq!(host.says(), [answered(4, 1)]);
+    assert_eq!(host.says(), [answered(3, 4, &[1])]);
     host.is_forwarded(3, 4, &[incr("a")]);
-    assert_eq!(host.says(), [answered(4, 1)], "it is told again");
+    assert_eq!(host.says(), [answered(3, 4, &[1])], "it is told again");
     assert_eq!(host.counted, ["executed_for_others"]);
     // Once it is settled it is forgotten, and not done again.
     host.hears(Forward::Settled { from: 3, below: 5 });
     host.is_forwarded(3, 4, &[incr("a")]);
-    assert_eq!(host.says(), [Forward::Declined { number: 4 }]);
+    assert_eq!(host.says(), [Forward::Declined { to: 3, number: 4 }]);
     // Nor is what a former life has forwarded; what a later one has is something else.
     host.is_forwarded(2, 6, &[incr("a")]);
     assert_eq!(host.says(), []);
     host.is_forwarded(4, 4, &[incr("a"), incr("b")]);
     (0..10).for_each(|_| host.step(None));
-    let ends = vec![End::Replied(Response::Integer(2)), End::Replied(Response::Integer(1))];
-    assert_eq!(host.says(), [Forward::Answered { number: 4, ends, queued: false }]);
+    assert_eq!(host.says(), [answered(4, 4, &[2, 1])]);
+}
+
+#[test]
+fn answers_to_a_former_life_are_none() {
+    let mut host = Host::with_home(1);
+    let ticket = host.ask(incr("a"));
+    host.step(None);
+    host.step(Some("a"));
+    let said = host.says();
+    let [Forward::Execute { number, to: 0, .. }] = said[..] else { panic!("{said:?}") };
+    let old = || vec![End::Replied(Response::Integer(41))];
+    let former = |number| Forward::Answered { to: 0, number, first: 0, ends: old(), queued: false };
+    host.hears(former(number));
+    // Nor is one to what nobody was allowed to execute.
+    host.hears(answered(number, old(), false));
+    host.hears(Forward::Lives { incarnation: 7 });
+    host.hears(former(number));
+    host.hears(Forward::Declined { to: 0, number });
+    assert!(host.answers.is_empty() && host.begun() == 1);
+    host.hears(answered(number, vec![End::Replied(Response::Integer(5))], false));
+    assert_eq!(host.told(ticket), replied(Response::Integer(5)));
+}
+
+#[test]
+fn what_is_large_is_answered_in_parts_or_not_forwarded() {
+    let long = |digit: &str| digit.repeat(BYTES_MAX * 2 / 3);
+    let mut host = Host::new();
+    host.commands.client_mut().bytes_max = usize::MAX;
+    host.is_forwarded(3, 4, &[set("a", &long("1")), get("a"), get("a"), get("b")]);
+    (0..9).for_each(|_| host.step(None));
+    let said = host.says();
+    let parts = |said: &[Forward]| -> Vec<_> {
+        let part = |forward: &Forward| match forward {
+            Forward::Answered { to: 3, number: 4, first, ends, .. } => (*first, ends.len()),
+            other => panic!("{other:?}"),
+        };
+        said.iter().map(part).collect()
+    };
+    assert_eq!(parts(&said), [(0, 2), (2, 2)]);
+    // Who has asked puts them together, in whatever order they come, and however often.
+    let mut host = Host::with_home(1);
+    let (ticket, number) = host.forwards("a");
+    let behind = [set("a", "2"), get("a"), get("a")].map(|operation| host.ask(operation));
+    host.hears(answered(number, vec![End::Unknown], false));
+    assert_eq!(host.told(ticket), Answer::Unknown);
+    host.soon();
+    let said = host.says();
+    let Some(Forward::Execute { number, commands, .. }) = said.last() else { panic!("{said:?}") };
+    assert_eq!(commands.len(), 3);
+    let part = |first, numbers: &[i64]| {
+        let ends = numbers.iter().map(|number| End::Replied(Response::Integer(*number))).collect();
+        Forward::Answered { to: 1, number: *number, first, ends, queued: false }
+    };
+    for part in [part(1, &[1, 2]), part(1, &[1, 2]), part(9, &[7]), part(1, &[1])] {
+        host.hears(part);
+        assert!(host.answers.is_empty());
+    }
+    host.hears(part(0, &[0]));
+    assert_eq!(behind.map(|ticket| host.told(ticket)), [0, 1, 2].map(|n| replied(Response::Integer(n))));
+    // What is longer than that does not leave, nor does it go with others.
+    host.commands.client_mut().bytes_max = usize::MAX;
+    host.soon();
+    host.says();
+    let tickets =
+        [set("a", &long("11")), set("a", &long("2")), set("a", &long("3"))].map(|one| host.ask(one));
+    assert_eq!(host.told(tickets[0]), replied(Response::Ok));
+    host.soon();
+    let said = host.says();
+    let [Forward::Execute { commands, .. }] = &said[..] else { panic!("{} are said", said.len()) };
+    assert_eq!(commands.len(), 1);
+}
+
+#[test]
+fn what_was_never_begun_is_not_unknown() {
+    let mut host = Host::new();
+    let limit = host.commands.limit();
+    // Its partition does not answer, and others wait for it in line.
+    let first = host.ask(incr("a"));
+    host.input(Commands::settle);
+    host.now = host.now + limit / 2;
+    let second = host.ask(incr("a"));
+    let late = |host: &mut Host| {
+        host.now = host.now + limit / 2;
+        host.input(|commands, effects| commands.expire(Timer::Again, effects));
+        host.input(Commands::settle);
+    };
+    late(&mut host);
+    let text = refused(host.answers.remove(&first).unwrap());
+    assert!(text.starts_with("TRYAGAIN a partition was not reached within "), "{text}");
+    assert_eq!(host.commands.client().cancelled.len(), 1, "nobody is to wait for its transaction");
+    // The other has begun, and is late itself.
+    let third = host.ask(incr("a"));
+    late(&mut host);
+    late(&mut host);
+    let text = refused(host.answers.remove(&second).unwrap());
+    assert!(text.starts_with("TRYAGAIN "), "{text}");
+    let text = refused(host.answers.remove(&third).unwrap());
+    assert!(text.starts_with("TRYAGAIN "), "{text}");
+    // One that commits is awaited; what waits for it has waited.
+    let first = host.ask(set("a", "1"));
+    host.step(None);
+    let second = host.ask(incr("a"));
+    late(&mut host);
+    late(&mut host);
+    let text = refused(host.answers.remove(&second).unwrap());
+    assert!(text.starts_with("TRYAGAIN it has waited for "), "{text}");
+    assert_eq!(host.told(first), replied(Response::Ok));
 }
 
 #[test]
@@ -686,7 +807,7 @@ fn what_was_declined_stays_declined() {
     host.is_forwarded(1, 5, &[Operation::Flush]);
     host.is_forwarded(1, 5, &[incr("a")]);
     host.is_forwarded(1, 4, &[incr("a")]);
-    let declined = |number| Forward::Declined { number };
+    let declined = |number| Forward::Declined { to: 1, number };
     assert_eq!(host.says(), [declined(5), declined(5), declined(4)]);
     // It has waited too long behind what is under way here.
     host.ask(incr("a"));
@@ -707,9 +828,9 @@ fn nobody_waits_in_a_circle_of_homes() {
     let (ticket, number) = host.forwards("a");
     // Here it would wait for what is away.
     host.is_forwarded(1, 5, &[incr("a")]);
-    assert_eq!(host.says(), [Forward::Declined { number: 5 }]);
+    assert_eq!(host.says(), [Forward::Declined { to: 1, number: 5 }]);
     let ends = vec![End::Replied(Response::Integer(1))];
-    host.hears(Forward::Answered { number, ends, queued: true });
+    host.hears(answered(number, ends, true));
     assert_eq!(host.told(ticket), replied(Response::Integer(1)));
     host.soon();
     host.says();
@@ -721,7 +842,7 @@ fn nobody_waits_in_a_circle_of_homes() {
     assert_eq!(host.told(ticket), replied(Response::Ok));
     (0..3).for_each(|_| host.step(None));
     let ends = vec![End::Replied(Response::Integer(3))];
-    assert_eq!(host.says(), [Forward::Answered { number: 6, ends, queued: true }]);
+    assert_eq!(host.says(), [answered(6, ends, true)]);
 }
 
 #[test]

@@ -23,7 +23,7 @@ use std::hash::{Hash, Hasher};
 pub(super) struct Whole {
     command: Command,
     partitions: u16,
-    /// Since when it has its time: from the start, or from where it last came further in deleting.
+    /// Since when it has its time: from the start, or from where it last came further.
     pub(super) since: Instant,
     /// The ticket under which the client inside was asked last; its answer is waited for.
     pub(super) inner: Option<u64>,
@@ -37,6 +37,8 @@ pub(super) struct Whole {
     /// How many entries a page looks at.
     most: u32,
     found: Vec<Blob>,
+    /// How many more, of which nobody wants the names.
+    counted: usize,
     /// Of what is listed, what must be read to know whether it is there; or what is to be deleted.
     open: Vec<Blob>,
     /// So many of them, from the end, are in the transaction under way.
@@ -121,6 +123,7 @@ impl Whole {
             at,
             most: most.clamp(1, u64::from(PAGE)) as u32,
             found: Vec::new(),
+            counted: 0,
             open: Vec::new(),
             chunk: CHUNK,
             midway: matches!(command.operation, Operation::RandomKey { .. }),
@@ -170,17 +173,20 @@ impl Whole {
         match (self.stage, outcome) {
             (Stage::Before | Stage::After, Outcome::Served(known)) => self.surveyed(&known),
             (Stage::List, Outcome::Listed { keys, open, next }) => {
-                self.advanced(now);
+                self.since = now;
                 self.listed(keys, open, next)
             }
-            (Stage::Read, Outcome::Snapshot { reads, .. }) => self.read(&reads),
+            (Stage::Read, Outcome::Snapshot { reads, .. }) => {
+                self.since = now;
+                self.read(&reads)
+            }
             (Stage::Delete, Outcome::Begun { txn, .. }) => {
                 self.stage = Stage::Commit(txn);
                 self.ask()
             }
             (Stage::Commit(_), Outcome::Committed { .. }) => {
                 self.deleted = true;
-                self.advanced(now);
+                self.since = now;
                 self.done()
             }
             // It may delete at any time what is written from now on.
@@ -203,13 +209,6 @@ impl Whole {
             }
             _ => Refusal::Unreached(limit),
         })
-    }
-
-    /// Deleting takes what time it takes, so long as it goes on.
-    fn advanced(&mut self, now: Instant) {
-        if self.deletes() {
-            self.since = now;
-        }
     }
 
     /// The keys of the transaction under way, or of the next.
@@ -262,6 +261,7 @@ impl Whole {
         // The first page, or all again.
         self.stage = Stage::List;
         self.found.clear();
+        self.counted = 0;
         self.ask()
     }
 
@@ -283,16 +283,23 @@ impl Whole {
         if self.deletes() {
             self.open.extend(keys)
         } else {
-            self.found.extend(keys)
+            self.find(keys)
         }
         self.go_on()
+    }
+
+    fn find(&mut self, keys: impl Iterator<Item = Blob>) {
+        match self.command.operation {
+            Operation::DbSize => self.counted += keys.count(),
+            _ => self.found.extend(keys),
+        }
     }
 
     fn read(&mut self, reads: &[Read]) -> Then {
         let (kind, stamp) = (self.kind(), self.command.stamp);
         let there =
             reads.iter().filter(|read| read.value.as_ref().is_some_and(|value| holds(value, kind, stamp)));
-        self.found.extend(there.map(|read| read.key.clone()));
+        self.find(there.map(|read| read.key.clone()));
         self.done()
     }
 
@@ -345,7 +352,7 @@ impl Whole {
     fn reply(&mut self, cursor: u64) -> Answer {
         let mut items = std::mem::take(&mut self.found);
         Answer::Replied(match self.command.operation {
-            Operation::DbSize => Response::count(items.len()),
+            Operation::DbSize => Response::count(self.counted),
             Operation::Keys { .. } => Response::Array(items.into_iter().map(Response::Bulk).collect()),
             Operation::Flush => Response::Ok,
             Operation::RandomKey { .. } if items.is_empty() => Response::Nil,

@@ -343,6 +343,9 @@ impl Process for Client {
     fn start(&mut self, _: &mut Effects<Self>) {}
 
     fn receive(&mut self, from: ProcessId, message: Message, effects: &mut Effects<Self>) {
+        if usize::from(from.partition.0) >= self.map.groups.len() {
+            return;
+        }
         // Answers to a former life of this client are none to it.
         let mine = |txn: TxnId| (txn.client == self.me).then_some(txn.sequence);
         match message {

@@ -303,3 +303,42 @@ fn many<F: Family>() {
     let last = play::<F>().forgetting(10_000, "Drop");
     assert!(last < Span::from_millis(1_200), "{last}");
 }
+
+/// Where the versions that votes tell are compared with a log that has trimmed a deletion since, a commit of the fast path that
+/// was acknowledged is lost with the leader. When exactly the deletion goes depends on the leader's beat: all moments are tried.
+#[test]
+fn a_fast_commit_that_has_read_a_deletion_survives_that_it_is_trimmed() {
+    let mut recovered = 0;
+    for late in 0..150 {
+        let mut alone = Alone::<Fast>::new(unit(6, RTT), &PLACEMENT_A);
+        alone.tune = |parameters: &mut Parameters| parameters.keep = Span::from_secs(2);
+        let mut play = Play::new(&alone);
+        let [gone, other] = ["0:gone", "0:other"].map(Blob::from);
+        let (txn, _) = play.begin(3, &[], from_ref(&gone));
+        let ticket = play.commit(3, txn, &[(&gone, "v")]);
+        assert!(committed(&play.wait(ticket)));
+        play.run(RTT * 4);
+        let (txn, _) = play.begin(3, &[], from_ref(&gone));
+        let updates = vec![Update { key: gone.clone(), value: None }];
+        let ticket = play.ask(3, Request::Commit { txn, updates });
+        assert!(committed(&play.wait(ticket)));
+        play.run(Span::from_millis(1_900 + late * 4));
+        // All vote on it, while what the leader sends to its followers of it is lost.
+        let (reads, writes) = (vec![gone.clone()], vec![other.clone()]);
+        let ticket = play.ask(3, Request::Begin { reads, writes });
+        play.run(Span::from_millis(9));
+        play.connect(&[(0, 1), (0, 2)], false);
+        let Outcome::Begun { txn, .. } = play.wait(ticket) else { panic!("it is begun") };
+        let ticket = play.commit(3, txn, &[(&other, "kept")]);
+        play.run(RTT * 3);
+        let fast = play.answer(ticket).is_some_and(committed);
+        play.cluster.crash(NodeId(0));
+        play.run(Span::from_secs(6));
+        assert!(committed(&play.wait(ticket)) || !fast);
+        if fast {
+            recovered += 1;
+            assert_eq!(play.values(4, from_ref(&other)), [Some("kept".to_owned())], "late by {late}");
+        }
+    }
+    assert!(recovered > 100, "{recovered}");
+}

@@ -18,6 +18,7 @@ use isochrone_core::{
 };
 use isochrone_store::versions::Version;
 use snapshot::Reading;
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -37,13 +38,19 @@ pub struct Client {
     latest: Version,
     beating: bool,
     listings: Listings,
+    /// Partitions whose nearest follower had old values: how often in a row, and when last.
+    behind: BTreeMap<PartitionId, (u32, Instant)>,
 }
 
 impl Hash for Client {
     fn hash<H: Hasher>(&self, hasher: &mut H) {
-        (self.count, &self.open, &self.leaders, self.latest, &self.listings).hash(hasher);
+        (self.count, &self.open, &self.leaders, self.latest, &self.listings, &self.behind).hash(hasher);
     }
 }
+
+/// For how long only the leader is asked to read where a follower had old values twice in a row: it lags, and whoever
+/// believes it does not come further.
+const BEHIND: Span = Span::from_secs(1);
 
 /// A transaction that is not over.
 #[derive(Clone, Hash, Debug)]
@@ -57,6 +64,8 @@ struct Txn {
     coordinator: PartitionId,
     /// What was read, by partition: the first answer counts.
     values: BTreeMap<PartitionId, Vec<Read>>,
+    /// Where that was a follower's.
+    followed: BTreeSet<PartitionId>,
     stage: Stage,
     begun: Instant,
     next: Instant,
@@ -147,6 +156,7 @@ impl Client {
             coordinator: self.coordinator(&parts),
             parts,
             values: BTreeMap::new(),
+            followed: BTreeSet::new(),
             stage,
             begun: now,
             next: now + self.knobs.resend,
@@ -193,7 +203,7 @@ impl Client {
         for part in txn.parts.iter() {
             let leader = self.leader(part.partition);
             let wanted = !part.reads.is_empty() && !txn.values.contains_key(&part.partition);
-            let near = self.near(part.partition);
+            let near = self.near(part.partition, effects.now());
             let members = self.leaders.members(part.partition).iter().map(|member| member.process);
             // Who leads may be a member that is not known as such yet.
             let others = members.filter(|process| self.knobs.cpc && *process != leader);
@@ -206,7 +216,11 @@ impl Client {
     }
 
     /// The follower that serves reads, if one does (5.3).
-    fn near(&self, partition: PartitionId) -> Option<ProcessId> {
+    fn near(&self, partition: PartitionId, now: Instant) -> Option<ProcessId> {
+        let behind = self.behind.get(&partition);
+        if behind.is_some_and(|(times, last)| *times > 1 && now.since(*last) < BEHIND) {
+            return None;
+        }
         let nearest = self
             .leaders
             .members(partition)
@@ -224,7 +238,9 @@ impl Client {
         let Some(txn) = self.open.get(&sequence) else { return };
         let to = self.leader(txn.coordinator);
         let Stage::Committing { updates, .. } = &txn.stage else { return };
-        let versions = |reads: &Vec<Read>| reads.iter().map(|read| read.version).collect();
+        // As in votes, all keys without a value are alike.
+        let version = |read: &Read| read.value.as_ref().map_or(Version::NONE, |_| read.version);
+        let versions = |reads: &Vec<Read>| reads.iter().map(version).collect();
         let seen = txn.values.iter().map(|(partition, reads)| (*partition, versions(reads))).collect();
         let word = Word::Commit {
             txn: self.id(sequence),
@@ -267,7 +283,7 @@ impl Client {
         &mut self,
         id: TxnId,
         partition: PartitionId,
-        reads: Vec<Read>,
+        (leads, reads): (bool, Vec<Read>),
         effects: &mut Effects<Self>,
     ) {
         if id.client != self.me {
@@ -276,7 +292,12 @@ impl Client {
         let Some(txn) = self.open.get_mut(&id.sequence) else { return };
         if matches!(txn.stage, Stage::Reading { .. }) {
             // The first answer of a partition, whole (5.3).
-            txn.values.entry(partition).or_insert(reads);
+            if let Entry::Vacant(first) = txn.values.entry(partition) {
+                first.insert(reads);
+                if !leads {
+                    txn.followed.insert(partition);
+                }
+            }
             self.answer_reads(id.sequence, effects);
         }
     }
@@ -342,6 +363,16 @@ impl Client {
             }
         };
         let Some(txn) = self.open.remove(&id.sequence) else { return };
+        for partition in &txn.followed {
+            match ended {
+                Ended::Committed(_) => drop(self.behind.remove(partition)),
+                Ended::Aborted(Reason::StaleRead) => {
+                    let (times, last) = self.behind.entry(*partition).or_default();
+                    (*times, *last) = (times.saturating_add(1), effects.now());
+                }
+                Ended::Aborted(_) => {}
+            }
+        }
         let outcome = match ended {
             Ended::Committed(at) => {
                 self.latest = self.latest.max(at);
@@ -510,6 +541,7 @@ impl Process for Client {
             latest: Version::NONE,
             beating: false,
             listings: Listings::default(),
+            behind: BTreeMap::new(),
         }
     }
 
@@ -532,12 +564,15 @@ impl Process for Client {
             }
             _ => return,
         };
+        if !word.names_partitions_below(self.leaders.len()) {
+            return;
+        }
         match word {
             Word::Values { txn, partition, leads, reads } => {
                 if leads {
                     self.leaders.note(from.partition, from, effects.now());
                 }
-                self.on_values(txn, partition, reads, effects);
+                self.on_values(txn, partition, (leads, reads), effects);
             }
             Word::Ended { txn, ended, fast } => {
                 self.leaders.note(from.partition, from, effects.now());
@@ -567,10 +602,14 @@ impl Process for Client {
         }
     }
 
-    fn cancel(&mut self, ticket: Ticket, _: &mut Effects<Self>) {
+    fn cancel(&mut self, ticket: Ticket, effects: &mut Effects<Self>) {
         self.listings.cancel(ticket);
-        for txn in self.open.values_mut() {
-            txn.ticket.take_if(|known| *known == ticket);
+        let asked = self.open.iter_mut().find(|(_, txn)| txn.ticket == Some(ticket));
+        let Some((&sequence, txn)) = asked else { return };
+        txn.ticket = None;
+        if matches!(txn.stage, Stage::Reading { snapshot: false }) {
+            // Nobody will ask it to commit: what it has prepared is not to wait for that.
+            self.give_up(sequence, effects);
         }
     }
 

@@ -140,7 +140,7 @@ impl Partition {
         }
         let verdict = decided.unwrap_or_else(|| Verdict {
             prepared: !self.claims.conflict(txn, &part),
-            versions: part.reads.iter().map(|key| self.state.store.latest(key).0).collect(),
+            versions: part.reads.iter().map(|key| self.state.store.valued(key)).collect(),
             at: version(turn.stamp()),
         });
         let vote = Vote { txn, part, coordinator, term, verdict };
@@ -210,7 +210,7 @@ impl Partition {
         let yields = self.yields(conflict, &part, turn.now());
         let verdict = Verdict {
             prepared: !conflict && !yields,
-            versions: part.reads.iter().map(|key| self.state.store.latest(key).0).collect(),
+            versions: part.reads.iter().map(|key| self.state.store.valued(key)).collect(),
             at,
         };
         if !verdict.prepared {

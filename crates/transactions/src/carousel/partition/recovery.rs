@@ -10,7 +10,7 @@
 //!    settled: the last leader would have voted otherwise.
 //! 5. It replicates the decisions that are left, and a barrier: votes of earlier terms are void behind it.
 
-use super::{Lead, Partition, Phase, Turn};
+use super::{Claims, Lead, Partition, Phase, Turn};
 use crate::carousel::Mutation;
 use crate::carousel::message::{Entry, Verdict, Vote, Word};
 use crate::request::TxnId;
@@ -145,9 +145,11 @@ impl Partition {
             .into_values()
             .filter_map(|groups| groups.into_iter().find(|(_, count)| *count >= need).map(|(vote, _)| vote));
         let everything = self.knobs.mutated(Mutation::AdoptAll);
+        let mut pending = Claims::default();
+        self.state.pending.iter().for_each(|(txn, vote)| pending.add(*txn, &vote.part));
         let mut floor = self.state.clock.max(self.state.ceiling);
         for vote in candidates.collect::<Vec<_>>() {
-            if vote.verdict.prepared && !everything && self.contradicted(&vote) {
+            if vote.verdict.prepared && !everything && self.contradicted(&vote, &pending) {
                 continue;
             }
             // Above everything that the last leader may have given or served (5.4).
@@ -161,19 +163,11 @@ impl Partition {
         }
     }
 
-    /// Whether the log shows that the last leader cannot have voted so.
-    fn contradicted(&self, vote: &Vote) -> bool {
-        let conflicts = self.state.pending.iter().any(|(txn, other)| {
-            let meet =
-                |a: &[isochrone_core::Blob], b: &[isochrone_core::Blob]| a.iter().any(|key| b.contains(key));
-            let (ours, theirs) = (&vote.part, &other.part);
-            *txn != vote.txn
-                && (meet(&ours.reads, &theirs.writes)
-                    || meet(&ours.writes, &theirs.reads)
-                    || meet(&ours.writes, &theirs.writes))
-        });
-        let latest = vote.part.reads.iter().map(|key| self.state.store.latest(key).0);
-        conflicts || !latest.eq(vote.verdict.versions.iter().copied())
+    /// Whether the log shows that the last leader cannot have voted so. It may have seen a deletion that an entry has trimmed
+    /// since which it had appended already: that a key has no value is all that counts, as in votes.
+    fn contradicted(&self, vote: &Vote, pending: &Claims) -> bool {
+        let latest = vote.part.reads.iter().map(|key| self.state.store.valued(key));
+        pending.conflict(vote.txn, &vote.part) || !latest.eq(vote.verdict.versions.iter().copied())
     }
 
     /// Votes of earlier terms are void; the leader of this term serves.

@@ -7,23 +7,25 @@
 //! **Once at most.** Messages may be lost, doubled and overtaken, and a home may restart and know of nothing. Each batch that
 //! is forwarded has a number, and is meant for one incarnation of the home, which the home has told before. That one executes
 //! what it has not seen, keeps its answer until that is not waited for any more, and never executes what it has once declined.
-//! Whoever hears from another incarnation, or of none any more, does not know what has become of it.
+//! Whoever hears from another incarnation, or of none any more, does not know what has become of it. Answers are to one
+//! incarnation of who asked, too: numbers begin anew with each.
 //!
-//! **Nobody waits in a circle.** A batch that is away holds its keys here. What would have to wait for it at this node, where it
-//! comes from a node for which this one waits, is declined; and what others wait for here does not leave.
+//! **Nobody waits in a circle for long.** A batch that is away holds its keys here. What would have to wait for it at this node is
+//! declined, and what others wait for here does not leave. What goes round over further keys, of which neither knows, is declined
+//! once it has waited for a quarter of its time.
 
 use super::super::keys::{self, Keys};
 use super::super::{Answer, Carries, Transacts};
-use super::{Asked, Batch, Commands, Stage, Whose};
+use super::{Batch, Commands, Stage, Whose};
 use crate::map::Map;
 use isochrone_core::command::{Command, Response};
-use isochrone_core::{Blob, Effects, Fact, Instant, NodeId, ProcessId, Span};
+use isochrone_core::{Blob, Effects, Fact, Instant, NodeId, ProcessId, Span, wire};
 use isochrone_replication::partitions::Noted;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// What clients say to each other. A number is that of whoever forwards, in answers too.
+/// What clients say to each other. A number is that of whoever forwards, in answers too, and `to` is whose incarnation they are for.
 #[derive(Clone, Eq, PartialEq, Hash, Debug, Serialize, Deserialize)]
 pub enum Forward {
     /// Execute these in order. Said again until there is an answer.
@@ -46,18 +48,26 @@ pub enum Forward {
     },
     /// They are under way.
     Taken {
+        /// For whom.
+        to: u32,
         /// Which.
         number: u64,
     },
     /// They have had no effect, and never will.
     Declined {
+        /// For whom.
+        to: u32,
         /// Which.
         number: u64,
     },
-    /// They have ended.
+    /// They have ended, these and those that other messages tell.
     Answered {
+        /// For whom.
+        to: u32,
         /// Which.
         number: u64,
+        /// The place of the first of these among them.
+        first: usize,
         /// How, each.
         ends: Vec<End>,
         /// Whether they waited for others.
@@ -104,6 +114,8 @@ pub(super) struct Forwards {
     lives: BTreeMap<NodeId, (u32, Instant)>,
     /// Our batches that are away, by the number under which they are.
     away: BTreeMap<u64, u64>,
+    /// Of those that are answered in parts, what has come so far.
+    parts: BTreeMap<u64, BTreeMap<usize, End>>,
     /// Those of others that are executed here, or are not known to be settled.
     guests: BTreeMap<GuestId, Guest>,
     /// Those who forward, by process.
@@ -160,6 +172,8 @@ const KEYS_MAX: usize = 64;
 const HOT_MAX: usize = 1_024;
 /// Batches of others that are known at a time; who comes then is declined.
 const GUESTS_MAX: usize = 4_096;
+/// Bytes of commands that go as one, and of what tells their ends: links are long, and frames have a bound.
+pub(in crate::commands) const BYTES_MAX: usize = 4 << 20;
 /// How often nothing is heard of a home until it is given up.
 const MISSED_MAX: u8 = 3;
 
@@ -173,6 +187,7 @@ impl Forwards {
             silent: BTreeMap::new(),
             lives: BTreeMap::new(),
             away: BTreeMap::new(),
+            parts: BTreeMap::new(),
             guests: BTreeMap::new(),
             peers: BTreeMap::new(),
             cooling: None,
@@ -276,14 +291,22 @@ where
         }
         let home = self.forwards.home(&batch.keys, now).filter(|home| *home != effects.me().node);
         let Some(home) = home else { return false };
-        if self.is_shared(number) {
+        self.gather(number);
+        if self.is_shared(number) || self.bytes(number) > BYTES_MAX {
             return false;
         }
-        self.gather(number);
         let away = Away { number: self.number(), home, sent: None, missed: 0, heard: false, due: now };
         self.forwards.away.insert(away.number, number);
         self.send_away(number, away, effects);
         true
+    }
+
+    /// Those of a batch's commands.
+    fn bytes(&self, number: u64) -> usize {
+        let run = self.batches.get(&number).into_iter().flat_map(|batch| &batch.run);
+        run.filter_map(|command| self.asked.get(command))
+            .map(|asked| wire::encoded_size(&asked.command))
+            .sum()
     }
 
     /// Whether others have forwarded what needs keys of this batch: it waits for them, or is a part of it.
@@ -346,6 +369,7 @@ where
     /// What was away is so no more: the batch.
     fn arrive(&mut self, away: Away, effects: &mut Effects<Self>) -> Option<u64> {
         let number = self.forwards.away.remove(&away.number)?;
+        self.forwards.parts.remove(&away.number);
         self.pausing.remove(&(away.due, number));
         self.batches.get_mut(&number)?.stage = Stage::Waits;
         let below = self.forwards.away.keys().next().copied().unwrap_or(self.next + 1);
@@ -353,21 +377,15 @@ where
         Some(number)
     }
 
-    /// The batch that is away under this number, at this home.
-    fn away_at(&mut self, home: NodeId, number: u64) -> Option<(u64, &mut Away)> {
+    /// The home of something that is away has answered, this incarnation: the batch.
+    fn answers(&mut self, home: NodeId, (to, number): (u32, u64), now: Instant) -> Option<(u64, Away)> {
+        let number = Some(number).filter(|_| to == self.forwards.incarnation)?;
         let batch = *self.forwards.away.get(&number)?;
-        match &mut self.batches.get_mut(&batch)?.stage {
-            Stage::Away(away) if away.home == home => Some((batch, away)),
-            _ => None,
-        }
-    }
-
-    /// The home of something that is away has answered.
-    fn answers(&mut self, home: NodeId, number: u64, now: Instant) -> Option<(u64, Away)> {
-        let (batch, away) = self.away_at(home, number)?;
+        let Stage::Away(away) = &mut self.batches.get_mut(&batch)?.stage else { return None };
+        let sent = away.sent.filter(|_| away.home == home)?;
         away.heard = true;
         let away = *away;
-        if let Some((sent, (incarnation, heard))) = away.sent.zip(self.forwards.lives.get_mut(&home)) {
+        if let Some((incarnation, heard)) = self.forwards.lives.get_mut(&home) {
             *heard = if sent == *incarnation { now } else { *heard };
         }
         Some((batch, away))
@@ -393,18 +411,25 @@ where
                 }
             }
             Forward::Lives { incarnation } => self.on_lives(from.node, incarnation, effects),
-            Forward::Taken { number } => {
-                if let Some((batch, _)) = self.answers(from.node, number, now) {
+            Forward::Taken { to, number } => {
+                if let Some((batch, _)) = self.answers(from.node, (to, number), now) {
                     self.heat(batch, effects);
                 }
             }
-            Forward::Declined { number } => {
-                if let Some((_, away)) = self.answers(from.node, number, now) {
+            Forward::Declined { to, number } => {
+                if let Some((_, away)) = self.answers(from.node, (to, number), now) {
                     self.come_back(away, false, effects);
                 }
             }
-            Forward::Answered { number, ends, queued } => {
-                let Some((batch, away)) = self.answers(from.node, number, now) else { return };
+            Forward::Answered { to, number, first, ends, queued } => {
+                let Some((batch, away)) = self.answers(from.node, (to, number), now) else { return };
+                let wanted = self.batches.get(&batch).map_or(0, |batch| batch.run.len());
+                let parts = self.forwards.parts.entry(number).or_default();
+                parts.extend((first..wanted).zip(ends));
+                if parts.len() < wanted {
+                    return;
+                }
+                let ends = std::mem::take(parts);
                 if queued {
                     self.heat(batch, effects);
                 }
@@ -419,11 +444,10 @@ where
     }
 
     /// The commands of a batch have ended so elsewhere.
-    fn told(&mut self, number: u64, ends: Vec<End>, effects: &mut Effects<Self>) {
+    fn told(&mut self, number: u64, ends: BTreeMap<usize, End>, effects: &mut Effects<Self>) {
         let Some(batch) = self.batches.get_mut(&number) else { return };
-        let mut ends = ends.into_iter();
-        for command in std::mem::take(&mut batch.run) {
-            let answer = match ends.next().unwrap_or(End::Unknown) {
+        for (command, end) in std::mem::take(&mut batch.run).into_iter().zip(ends.into_values()) {
+            let answer = match end {
                 End::Replied(reply) => Answer::Replied(reply),
                 End::Refused(text) => Answer::Refused(super::Refusal::Elsewhere(text)),
                 End::Unknown => Answer::Unknown,
@@ -493,7 +517,8 @@ where
             if guest.has_ended() {
                 return self.send_answer(id, effects);
             }
-            return self.say(from, Forward::Taken { number }, effects);
+            let to = peer.incarnation;
+            return self.say(from, Forward::Taken { to, number }, effects);
         }
         let mut all = Keys::default();
         let named = commands.iter().try_for_each(|command| keys::add(&mut all, &command.operation));
@@ -525,16 +550,14 @@ where
 
     /// What another client has forwarded is not to be executed here, nor what it has forwarded before and has not come yet.
     fn decline(&mut self, id: GuestId, effects: &mut Effects<Self>) {
-        if let Some(peer) = self.forwards.peers.get_mut(&id.0) {
-            peer.below = peer.below.max(id.1 + 1);
-        }
-        self.say(id.0.node, Forward::Declined { number: id.1 }, effects);
+        let Some(peer) = self.forwards.peers.get_mut(&id.0) else { return };
+        peer.below = peer.below.max(id.1.saturating_add(1));
+        let to = peer.incarnation;
+        self.say(id.0.node, Forward::Declined { to, number: id.1 }, effects);
     }
 
     /// A guest has waited for long: where nothing of it has begun, it may go elsewhere.
-    pub(super) fn waited(&mut self, command: u64, effects: &mut Effects<Self>) {
-        let Some(Asked { whose: Whose::Guest(id, _), .. }) = self.asked.get(&command) else { return };
-        let id = *id;
+    pub(super) fn waited_here(&mut self, id: GuestId, effects: &mut Effects<Self>) {
         let Some(guest) = self.forwards.guests.get(&id) else { return };
         let waits = |command| self.asked.get(command).is_some_and(|asked| !asked.taken);
         if guest.commands.iter().all(waits) {
@@ -561,8 +584,23 @@ where
     /// What it tells rests on the records of the transaction.
     fn send_answer(&self, id: GuestId, effects: &mut Effects<Self>) {
         let Some(Guest { ends, queued, .. }) = self.forwards.guests.get(&id) else { return };
-        let (ends, queued) = (ends.values().cloned().collect(), *queued);
-        effects.send(id.0, C::Message::carry(Forward::Answered { number: id.1, ends, queued }));
+        let Some(to) = self.forwards.peers.get(&id.0).map(|peer| peer.incarnation) else { return };
+        let (number, queued) = (id.1, *queued);
+        let (mut first, mut part, mut bytes) = (0, Vec::new(), 0);
+        let mut send = |first, ends| {
+            let answered = Forward::Answered { to, number, first, ends, queued };
+            effects.send(id.0, C::Message::carry(answered));
+        };
+        for (place, end) in ends.values().enumerate() {
+            let size = wire::encoded_size(end);
+            if bytes + size > BYTES_MAX && !part.is_empty() {
+                send(first, std::mem::take(&mut part));
+                (first, bytes) = (place, 0);
+            }
+            bytes += size;
+            part.push(end.clone());
+        }
+        send(first, part);
     }
 
     /// A batch is over: others may have its keys, at once or soon.

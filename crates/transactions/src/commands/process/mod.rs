@@ -9,11 +9,11 @@ use super::whole::{Then, Whole};
 use super::{Answer, Ask, Carries, Parameters, Refusal, Setup, Transacts, counted};
 use crate::around::{Around, Timer};
 use crate::request::{self, Outcome, Read, Reason, Request, TxnId};
-use forwarding::{Away, Forwards, GuestId};
+use forwarding::{Away, BYTES_MAX, Forwards, GuestId};
 use isochrone_core::command::{Command, Operation, Response};
 use isochrone_core::{
     Blob, Effects, Fact, Identity, Instant, Loan, Malformed, Process, ProcessId, Snapshot, Span,
-    StateMachine as _, Ticket,
+    StateMachine as _, Ticket, wire,
 };
 use isochrone_replication::partitions::Noted;
 use isochrone_store::Store;
@@ -101,8 +101,8 @@ enum Stage {
     Waits,
     /// Another client is to execute it.
     Away(Away),
-    /// It was asked to begin.
-    Begins,
+    /// It was asked to begin, under this ticket, and has time until then.
+    Begins { ticket: u64, due: Instant },
     /// It was asked to commit; with these replies, if that succeeds.
     Commits { txn: TxnId, replies: Vec<Response>, writes: bool },
 }
@@ -140,6 +140,11 @@ where
     #[cfg(test)]
     pub(super) fn patience(&self) -> Span {
         self.knobs.patience
+    }
+
+    #[cfg(test)]
+    pub(super) fn limit(&self) -> Span {
+        self.knobs.limit
     }
 
     fn partitions(&self) -> u16 {
@@ -234,6 +239,8 @@ where
         let missing = self.lines.join(number, &keys);
         if missing == 0 {
             self.ready.push_back(number);
+        } else {
+            self.pausing.insert((since + self.knobs.limit, number));
         }
         self.asked.insert(number, Asked { whose, command, keys, since, missing, taken: false });
         number
@@ -243,6 +250,7 @@ where
     fn start(&mut self, first: u64) {
         let Some(asked) = self.asked.get_mut(&first) else { return };
         asked.taken = true;
+        self.pausing.remove(&(asked.since + self.knobs.limit, first));
         let (held, keys, since) = (asked.keys.clone(), asked.keys.clone(), asked.since);
         let number = self.number();
         let (run, rest, stage) = (vec![first], VecDeque::new(), Stage::Waits);
@@ -261,6 +269,7 @@ where
         let first = batch.run.first().and_then(|first| self.asked.get(first));
         let conditional =
             first.is_some_and(|first| matches!(first.command.operation, Operation::Transaction { .. }));
+        let mut bytes: usize = first.map_or(0, |first| wire::encoded_size(&first.command));
         while batch.run.len() < self.knobs.gather_max && batch.held.len() <= GATHERING_KEYS_MAX {
             let mut next = self.lines.next(&batch.held).into_iter().filter_map(|number| {
                 let asked = self.asked.get(&number)?;
@@ -268,7 +277,12 @@ where
             });
             let Some(next) = next.next() else { break };
             let Some(asked) = self.asked.get_mut(&next) else { break };
+            bytes += wire::encoded_size(&asked.command);
+            if bytes > BYTES_MAX {
+                break;
+            }
             asked.taken = true;
+            self.pausing.remove(&(asked.since + self.knobs.limit, next));
             self.lines.go_with(next, &asked.keys);
             if conditional {
                 // What the first writes unread it may not write at all; then the others want what was there.
@@ -358,6 +372,14 @@ where
             return;
         }
         let Some(batch) = self.batches.get_mut(&number) else { return self.waited(number, effects) };
+        if let Stage::Begins { ticket, due } = batch.stage {
+            if due <= effects.now() {
+                // Nothing of it was asked to take effect.
+                self.forget(ticket, effects);
+                self.fail(number, &Answer::Refused(Refusal::Unreached(self.knobs.limit)), effects);
+            }
+            return;
+        }
         // It may have come back in the moment in which it was not to be waited for any more.
         if !matches!(batch.stage, Stage::Waits | Stage::Away(_)) {
             return;
@@ -372,7 +394,11 @@ where
         }
         self.gather(number);
         let Some(batch) = self.batches.get_mut(&number) else { return };
-        batch.stage = Stage::Begins;
+        // A last try has some time too.
+        let due = (batch.since + self.knobs.limit).max(effects.now() + self.knobs.patience);
+        self.pausing.insert((due, number));
+        // Its answer may come at once.
+        batch.stage = Stage::Begins { ticket: self.next + 1, due };
         let of = |wanted: fn(&keys::Use) -> bool| -> Vec<Blob> {
             batch.keys.iter().filter(|(_, used)| wanted(used)).map(|(key, _)| key.clone()).collect()
         };
@@ -380,9 +406,25 @@ where
         self.request(Of::Batch(number), Request::Begin { reads, writes }, effects);
     }
 
+    /// A command has waited in line for long.
+    fn waited(&mut self, number: u64, effects: &mut Effects<Self>) {
+        let limit = self.knobs.limit;
+        let Some(asked) = self.asked.get(&number).filter(|asked| !asked.taken) else { return };
+        let whose = asked.whose;
+        if effects.now().since(asked.since) >= limit {
+            self.give_up(number);
+            self.answer(number, Answer::Refused(Refusal::Waited(limit)), effects);
+        } else if let Whose::Guest(id, _) = whose {
+            self.waited_here(id, effects);
+        }
+    }
+
     /// The transaction of a batch has come further.
     fn proceed(&mut self, number: u64, outcome: Outcome, effects: &mut Effects<Self>) {
         let Some(batch) = self.batches.get_mut(&number) else { return };
+        if let Stage::Begins { due, .. } = batch.stage {
+            self.pausing.remove(&(due, number));
+        }
         match outcome {
             Outcome::Begun { txn, reads } => self.execute(number, Some(txn), &reads, effects),
             Outcome::Snapshot { reads, .. } => self.execute(number, None, &reads, effects),
@@ -551,13 +593,19 @@ where
     fn leave_alone(&mut self, number: u64) {
         let Some(asked) = self.asked.get_mut(&number) else { return };
         asked.whose = Whose::Nobody;
-        if !asked.taken
-            && let Some(asked) = self.asked.remove(&number)
-        {
-            let mut got = Vec::new();
-            self.lines.give_up(number, &asked.keys, |command| got.push(command));
-            self.got(got);
+        if !asked.taken {
+            self.give_up(number);
+            self.asked.remove(&number);
         }
+    }
+
+    /// Takes a command that is in no batch out of line.
+    fn give_up(&mut self, number: u64) {
+        let Some(asked) = self.asked.get(&number) else { return };
+        self.pausing.remove(&(asked.since + self.knobs.limit, number));
+        let mut got = Vec::new();
+        self.lines.give_up(number, &asked.keys, |command| got.push(command));
+        self.got(got);
     }
 }
 
