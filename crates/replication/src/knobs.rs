@@ -39,6 +39,9 @@ pub(crate) fn lease_length(reader: &mut ParameterReader<'_>, length: &mut Span, 
     }
 }
 
+/// What a witness holds at most.
+const WITNESS_BYTES_MAX: usize = 64 << 20;
+
 /// How large a witness is.
 pub(crate) fn witness(reader: &mut ParameterReader<'_>, shape: &mut witness::Shape) {
     let ways = reader.integer("witness_ways", shape.ways as u64, 1, 8) as usize;
@@ -54,6 +57,15 @@ pub(crate) fn witness(reader: &mut ParameterReader<'_>, shape: &mut witness::Sha
         shape.slots = slots.next_multiple_of(shape.ways);
     }
     shape.slot_bytes = reader.bytes("witness_slot_bytes", shape.slot_bytes as u64, 128, 1 << 20) as usize;
+    // All of it goes as one in a recovery, which links between nodes have room for.
+    if shape.slots.saturating_mul(shape.slot_bytes) > WITNESS_BYTES_MAX {
+        reader.reject(
+            "witness_slot_bytes",
+            "times witness_slots is more than 64MiB",
+            "use smaller slots, or fewer of them",
+        );
+        shape.slot_bytes = WITNESS_BYTES_MAX / shape.slots;
+    }
 }
 
 /// Commands that share a place at most.

@@ -518,7 +518,12 @@ impl<C: Wire + Footprint, R: Wire> Manager<C, R> {
         let version = registry.version;
         let said = self.heard.get(&now_is.master).and_then(|heard| heard.said.as_ref());
         let misses = |node: &NodeId| said.is_some_and(|(_, report)| report.silent.contains(node));
-        match self.choose(now_is.master, &now_is.copies, now, true) {
+        // Where one is lost, who else holds everything counts at once, if that is enough: whoever takes its place would be
+        // waited for until it has everything. It joins behind that.
+        let lost = now_is.copies.iter().any(|node| self.is_lost(*node, now));
+        let holders = lost.then(|| self.choose(now_is.master, &now_is.copies, now, false)).flatten();
+        let holders = holders.filter(|copies| copies.iter().all(|node| now_is.names(*node)));
+        match holders.or_else(|| self.choose(now_is.master, &now_is.copies, now, true)) {
             Some(copies) if copies != now_is.copies => Some(Command::Replace { version, copies }),
             Some(_) => None,
             // The master cannot reach the copies, though they live: one of them takes over.
@@ -530,16 +535,12 @@ impl<C: Wire + Footprint, R: Wire> Manager<C, R> {
     }
 
     /// The master was given up, and nobody who may take over lives, but it lives itself and has lost nothing: it goes on,
-    /// with copies that live. Under the number of the recovery nothing was ever confirmed.
+    /// with copies that live. Under the number of the recovery nothing was ever confirmed. What it leads by is its own number, or
+    /// one that it has taken on since as a part of that: so long as it has followed nobody it holds everything.
     fn resumption(&self, registry: &Registry, now: Instant) -> Option<Command> {
         let committed = registry.committed.as_ref().filter(|_| registry.recovers())?;
         let begun = registry.next.as_ref().filter(|next| next.master == committed.master);
-        let goes_on = match self.part(committed.master)? {
-            Part::Ready(reign) => reign == committed.reign,
-            // It has begun to, and some of those copies are lost as well.
-            Part::Prepares(reign) => begun.is_some_and(|next| next.reign == reign),
-            Part::Follows => false,
-        };
+        let goes_on = self.part(committed.master)? != Part::Follows;
         let copies = self.choose(committed.master, &committed.copies, now, false)?;
         let other = begun.is_none_or(|next| next.copies != copies);
         let version = registry.version;
