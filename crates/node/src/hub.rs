@@ -126,6 +126,7 @@ pub struct Hub {
 struct Member {
     channels: BTreeSet<Blob>,
     patterns: BTreeSet<Blob>,
+    pattern_bytes: usize,
     waits: BTreeMap<(KeyspaceId, Blob), Told>,
     /// It waits for copies.
     syncs: bool,
@@ -178,7 +179,9 @@ impl Hub {
             Topic::Channel => (&mut member.channels, &mut self.channels),
             Topic::Pattern => (&mut member.patterns, &mut self.patterns),
         };
-        own.insert(name.clone());
+        if own.insert(name.clone()) && matches!(topic, Topic::Pattern) {
+            member.pattern_bytes += name.len();
+        }
         all.entry(name.clone()).or_default().insert(connection);
     }
 
@@ -189,9 +192,16 @@ impl Hub {
             Topic::Channel => (&mut member.channels, &mut self.channels),
             Topic::Pattern => (&mut member.patterns, &mut self.patterns),
         };
-        own.remove(name);
+        if own.remove(name) && matches!(topic, Topic::Pattern) {
+            member.pattern_bytes -= name.len();
+        }
         strike(all, name, connection);
         self.forget_idle(connection);
+    }
+
+    /// Bytes of all patterns that a connection has subscribed to.
+    pub fn pattern_bytes(&self, connection: u64) -> usize {
+        self.members.get(&connection).map_or(0, |member| member.pattern_bytes)
     }
 
     /// What a connection has subscribed to.
@@ -405,8 +415,10 @@ impl Hub {
         }
         for connection in busy.into_iter().take(left) {
             let member = self.members.get_mut(&connection);
-            if let Some(told) = member.and_then(|member| member.waits.get_mut(place)) {
-                told.since += 1;
+            let Some(told) = member.and_then(|member| member.waits.get_mut(place)) else { continue };
+            told.since += 1;
+            // Otherwise it has not looked since it was last told, and will.
+            if told.since == 1 {
                 self.mail.push_back((connection, Notice::Filled));
             }
         }
@@ -533,7 +545,8 @@ impl Hub {
             News::Waiting { keys, .. } => keys.iter().map(|key| key.len()).sum(),
             News::Filled { key, .. } => key.len(),
         };
-        if self.news_bytes + bytes <= NEWS_MAX {
+        // One that is larger goes alone.
+        if self.news.is_empty() || self.news_bytes + bytes <= NEWS_MAX {
             self.news_bytes += bytes + size_of::<News>();
             self.news.push(news);
         }
@@ -592,6 +605,12 @@ mod tests {
         assert_eq!(hub.publish("c".into(), "m".into()), Some(1));
         let bytes: usize = hub.take_news().len() * size_of::<News>();
         assert!(bytes <= NEWS_MAX + size_of::<News>());
+        // What is larger than that goes alone.
+        let large = Blob::new(&vec![b'm'; NEWS_MAX]);
+        for message in [large.clone(), large, "m".into()] {
+            hub.publish("c".into(), message);
+        }
+        assert_eq!(hub.take_news().len(), 1);
     }
 
     #[test]
@@ -635,6 +654,9 @@ mod tests {
         hub.looks(4);
         hub.filled(SPACE, &key, 4, Instant::ZERO);
         assert_eq!(mail(&mut hub), "2 Filled; 3 Filled; 4 Filled; ");
+        // But not once more for each.
+        (0..9).for_each(|_| hub.filled(SPACE, &key, usize::MAX, Instant::ZERO));
+        assert_eq!(mail(&mut hub), "");
         hub.found_nothing(4);
         hub.looks(4);
         hub.found_nothing(4);

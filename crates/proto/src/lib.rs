@@ -5,6 +5,9 @@
 
 #![forbid(unsafe_code)]
 
+/// What all messages have in common, such as how long they are.
+pub use prost::Message;
+
 /// Version 1.
 #[allow(clippy::all, clippy::pedantic, missing_docs, unreachable_pub, reason = "generated")]
 pub mod v1 {

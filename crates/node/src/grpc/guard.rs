@@ -2,13 +2,15 @@
 
 use super::METHODS;
 use super::service::{Ended, status};
-use super::socket::Peer;
+use super::socket::{Answered, Peer};
 use crate::gateway::Secret;
 use crate::metrics::NodeMetrics;
 use crate::reactor::calls::{Ask, Line, Refusal, Said, Why};
+use crate::redis::FLOODED;
 use crate::security::{self, Print};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
 use isochrone_proto::BASIC;
 use ring::hmac;
 use std::collections::BTreeMap;
@@ -16,7 +18,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
 use tonic::body::Body;
@@ -26,6 +28,8 @@ use zeroize::Zeroize;
 
 /// How long a user stays logged in without being asked about again: what a change of users takes to be felt.
 const REMEMBERED: Duration = Duration::from_secs(5);
+/// Answers of so many bytes are not counted: there are no more of them than calls.
+const NOTHING: usize = 4 << 10;
 /// Users remembered.
 const REMEMBERED_MOST: usize = 1_024;
 
@@ -52,22 +56,24 @@ pub(super) struct Guard<S> {
     line: Line,
     room: Arc<Semaphore>,
     most: usize,
+    /// Bytes of answers that a connection may leave unread before it is asked to read them.
+    output: usize,
     known: Arc<Known>,
     metrics: Arc<NodeMetrics>,
 }
 
 impl<S> Guard<S> {
-    /// `most` calls may be under way at once; users are remembered under this key.
+    /// `most` calls may be under way at once, and a connection may have `output` bytes unread when it asks; users are remembered under this key.
     pub(super) fn new(
         inner: S,
         line: Line,
-        most: usize,
+        (most, output): (usize, usize),
         key: hmac::Key,
         metrics: Arc<NodeMetrics>,
     ) -> Guard<S> {
         let most = most.min(Semaphore::MAX_PERMITS);
         let known = Arc::new(Known { key, users: Mutex::default() });
-        Guard { inner, line, room: Arc::new(Semaphore::new(most)), most, known, metrics }
+        Guard { inner, line, room: Arc::new(Semaphore::new(most)), most, output, known, metrics }
     }
 }
 
@@ -125,7 +131,7 @@ where
         // The one that was asked whether it is ready is the one that is called.
         let fresh = self.inner.clone();
         let mut inner = std::mem::replace(&mut self.inner, fresh);
-        let (line, known) = (self.line.clone(), Arc::clone(&self.known));
+        let (line, known, output) = (self.line.clone(), Arc::clone(&self.known), self.output);
         let peer = request.extensions().get::<Peer>().cloned();
         let shown = request.headers().get(http::header::AUTHORIZATION).cloned();
         Box::pin(async move {
@@ -134,11 +140,57 @@ where
                 Ok(user) => drop(request.extensions_mut().insert(User(user))),
                 Err(refusal) => return refused(&mut running, status(refusal)),
             }
+            if peer.as_ref().is_some_and(|peer| peer.unread() > output) {
+                running.metrics.grpc.limited("output");
+                let text = "this connection has not read what it was answered; read it first, or use another";
+                return refused(&mut running, Status::resource_exhausted(text));
+            }
             let response = inner.call(request).await?;
             running.outcome = outcome(&response);
             drop(running);
-            Ok(response)
+            let bytes = response.extensions().get::<Ended>().map_or(0, |ended| ended.bytes);
+            let Some(peer) = peer.filter(|_| bytes > NOTHING) else { return Ok(response) };
+            let answered = peer.answers(bytes, output.saturating_mul(FLOODED));
+            Ok(response.map(|body| Body::new(Unread { body, rest: Bytes::new(), _answered: answered })))
         })
+    }
+}
+
+/// The body of an answer, which counts as unread until it has left. It goes piece by piece: the server takes the next when the
+/// client has room for it, however long that is, and would keep what it has taken.
+struct Unread {
+    body: Body,
+    rest: Bytes,
+    _answered: Answered,
+}
+
+const PIECE: usize = 64 << 10;
+
+impl http_body::Body for Unread {
+    type Data = Bytes;
+    type Error = Status;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<http_body::Frame<Bytes>, Status>>> {
+        let me = self.get_mut();
+        if me.rest.is_empty() {
+            let frame = match ready!(Pin::new(&mut me.body).poll_frame(context)) {
+                Some(Ok(frame)) => frame,
+                other => return Poll::Ready(other),
+            };
+            match frame.into_data() {
+                Ok(data) => me.rest = data,
+                Err(trailers) => return Poll::Ready(Some(Ok(trailers))),
+            }
+        }
+        let piece = me.rest.split_to(me.rest.len().min(PIECE));
+        Poll::Ready(Some(Ok(http_body::Frame::data(piece))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.rest.is_empty() && self.body.is_end_stream()
     }
 }
 
@@ -147,7 +199,7 @@ fn outcome(response: &http::Response<Body>) -> &'static str {
     let code = response.headers().get(Status::GRPC_STATUS);
     match code.map(|code| Code::from_bytes(code.as_bytes())) {
         // The status of a call that went well comes behind its message.
-        None | Some(Code::Ok) => response.extensions().get::<Ended>().map_or("ok", |ended| ended.0),
+        None | Some(Code::Ok) => response.extensions().get::<Ended>().map_or("ok", |ended| ended.word),
         Some(code) => word(code),
     }
 }

@@ -62,8 +62,8 @@ async fn serve(listener: TcpListener, state: Arc<State>, stopped: oneshot::Recei
     let inner = IsochroneServer::new(service)
         .max_decoding_message_size(limits.command_bytes)
         .max_encoding_message_size(usize::MAX);
-    let guard =
-        Guard::new(inner, state.line.clone(), limits.requests, state.key.clone(), Arc::clone(&state.metrics));
+    let most = (limits.requests, limits.output_bytes);
+    let guard = Guard::new(inner, state.line.clone(), most, state.key.clone(), Arc::clone(&state.metrics));
     let streams = u32::try_from(limits.pipeline).unwrap_or(u32::MAX);
     let headers = u32::try_from(limits.login_input_bytes).unwrap_or(u32::MAX);
     let (accepted, incoming) = mpsc::channel::<std::io::Result<Socket>>(limits.handshakes);

@@ -8,6 +8,7 @@ use crate::limits::Limits;
 use crate::reactor::calls::{Ask, Line, Refusal, Said, Token, Why};
 use bytes::Bytes;
 use isochrone_core::Blob;
+use isochrone_proto::Message;
 use isochrone_proto::v1::isochrone_server::Isochrone;
 use isochrone_proto::v1::value::Kind;
 use isochrone_proto::v1::{
@@ -19,9 +20,12 @@ use std::sync::Arc;
 use tonic::codegen::async_trait;
 use tonic::{Request, Response, Status};
 
-/// How a call ended that was answered, for those who count.
+/// How a call ended that was answered, for those who count, and how long the answer is.
 #[derive(Copy, Clone)]
-pub(super) struct Ended(pub(super) &'static str);
+pub(super) struct Ended {
+    pub(super) word: &'static str,
+    pub(super) bytes: usize,
+}
 
 /// The service of one node.
 pub(super) struct Service {
@@ -106,9 +110,10 @@ fn open<M>(request: Request<M>) -> Result<(Arc<str>, M), Status> {
 }
 
 /// An answer, and its word for those who count.
-fn say<M>(message: M, word: &'static str) -> Result<Response<M>, Status> {
+fn say<M: Message>(message: M, word: &'static str) -> Result<Response<M>, Status> {
+    let bytes = message.encoded_len();
     let mut response = Response::new(message);
-    response.extensions_mut().insert(Ended(word));
+    response.extensions_mut().insert(Ended { word, bytes });
     Ok(response)
 }
 

@@ -26,19 +26,70 @@ pub(super) struct Peer {
     pub(super) known: Arc<AtomicBool>,
     /// Calls on it that wait to be told whether they have logged in.
     asking: Arc<AtomicUsize>,
+    /// What it was answered and has not taken yet.
+    unread: Arc<Unread>,
     /// As the loop knows it.
     pub(super) connection: Connection,
 }
 
 impl Peer {
     pub(super) fn new(address: IpAddr) -> Peer {
-        Peer { address, known: Arc::default(), asking: Arc::default(), connection: Connection::default() }
+        Peer {
+            address,
+            known: Arc::default(),
+            asking: Arc::default(),
+            unread: Arc::default(),
+            connection: Connection::default(),
+        }
+    }
+
+    /// Bytes that it was answered and has not taken yet.
+    pub(super) fn unread(&self) -> usize {
+        self.unread.bytes.load(Relaxed)
+    }
+
+    /// It is answered so many bytes, which are not taken as long as this is held. Beyond `most` the connection ends.
+    pub(super) fn answers(&self, bytes: usize, most: usize) -> Answered {
+        let before = self.unread.bytes.fetch_add(bytes, Relaxed);
+        if before.saturating_add(bytes) > most {
+            self.unread.flooded.store(true, Relaxed);
+        }
+        Answered { unread: Arc::clone(&self.unread), bytes }
     }
 
     /// A call on it waits to be told whether it has logged in, for as long as this is held.
     pub(super) fn asks(&self) -> Asking {
         self.asking.fetch_add(1, Relaxed);
         Asking(Arc::clone(&self.asking))
+    }
+}
+
+/// What a peer does not read.
+#[derive(Default)]
+struct Unread {
+    bytes: AtomicUsize,
+    /// It was too much.
+    flooded: AtomicBool,
+}
+
+impl Unread {
+    fn check(&self) -> io::Result<()> {
+        if self.flooded.load(Relaxed) {
+            return Err(io::Error::other("it does not read what it is answered"));
+        }
+        Ok(())
+    }
+}
+
+/// See [`Peer::answers`].
+pub(super) struct Answered {
+    unread: Arc<Unread>,
+    bytes: usize,
+}
+
+impl Drop for Answered {
+    fn drop(&mut self) {
+        self.unread.bytes.fetch_sub(self.bytes, Relaxed);
     }
 }
 
@@ -121,6 +172,7 @@ impl AsyncRead for Socket {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let me = self.get_mut();
+        me.peer.unread.check()?;
         if me.peer.known.load(Relaxed) {
             me.grace = None;
         }
@@ -143,14 +195,18 @@ impl AsyncRead for Socket {
 
 impl AsyncWrite for Socket {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        match &mut self.get_mut().stream {
+        let me = self.get_mut();
+        me.peer.unread.check()?;
+        match &mut me.stream {
             Stream::Plain(stream) => Pin::new(stream).poll_write(context, bytes),
             Stream::Tls(stream) => Pin::new(stream).poll_write(context, bytes),
         }
     }
 
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match &mut self.get_mut().stream {
+        let me = self.get_mut();
+        me.peer.unread.check()?;
+        match &mut me.stream {
             Stream::Plain(stream) => Pin::new(stream).poll_flush(context),
             Stream::Tls(stream) => Pin::new(stream).poll_flush(context),
         }

@@ -13,6 +13,7 @@ use isochrone_proto::v1::{self, begin_response, commit_response};
 use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::task::Poll;
 use std::time::Duration;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Request};
@@ -318,5 +319,68 @@ fn whoever_does_not_log_in_is_not_waited_for() {
     while !page(&metrics).contains("isochrone_grpc_connections 0\n") {
         std::thread::yield_now();
     }
+    drop(server);
+}
+
+/// One connection that does not read is bounded, and no other feels it.
+#[test]
+fn who_does_not_read_is_answered_no_more() {
+    let bulk = |bytes: usize| [format!("${bytes}\r\n").as_bytes(), &vec![b'x'; bytes], b"\r\n"].concat();
+    let answer = move |ask| {
+        Some(login(ask).unwrap_or_else(|ask| match ask {
+            Ask::Execute { words, .. } if words[0] == "LONG" => Ok(Said::Replied(bulk(2 << 20))),
+            Ask::Execute { .. } => Ok(Said::Replied(bulk(100 << 10))),
+            _ => unreachable!("nothing else is asked"),
+        }))
+    };
+    let limits = Limits { output_bytes: 64 << 10, ..Limits::default() };
+    let (server, metrics, address) = served(limits, answer);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let endpoint = Endpoint::from_shared(address.clone())
+            .unwrap()
+            .initial_stream_window_size(1 << 10)
+            .initial_connection_window_size(1 << 20);
+        let client = IsochroneClient::new(endpoint.connect().await.unwrap());
+        let execute = |word: &'static str| {
+            let mut client = client.clone();
+            let words = vec![word.into()];
+            async move { client.execute(v1::ExecuteRequest { keyspace: "main".to_owned(), words }).await }
+        };
+        // Asked, and not listened to.
+        let mut unread: Vec<_> = (0..9).map(|_| Box::pin(execute("GET"))).collect();
+        std::future::poll_fn(|context| {
+            for call in &mut unread {
+                assert!(call.as_mut().poll(context).is_pending());
+            }
+            Poll::Ready(())
+        })
+        .await;
+        let refusal = loop {
+            match execute("GET").await {
+                Ok(_) => tokio::task::yield_now().await,
+                Err(refusal) => break refusal,
+            }
+        };
+        assert_eq!(refusal.code(), Code::ResourceExhausted, "{refusal:?}");
+        assert!(
+            refusal.message().starts_with("this connection has not read what it was answered"),
+            "{refusal:?}"
+        );
+        let channel = Endpoint::from_shared(address.clone()).unwrap().connect().await.unwrap();
+        let mut other = IsochroneClient::new(channel);
+        let words = vec!["GET".into()];
+        other.execute(v1::ExecuteRequest { keyspace: "main".to_owned(), words }).await.unwrap();
+        for call in unread {
+            call.await.unwrap();
+        }
+        while execute("GET").await.is_err() {
+            tokio::task::yield_now().await;
+        }
+        // Far too much at once ends it.
+        let refusal = execute("LONG").await.unwrap_err();
+        assert_ne!(refusal.code(), Code::ResourceExhausted, "{refusal:?}");
+    });
+    assert!(page(&metrics).contains("isochrone_grpc_limit_reached_total{limit=\"output\"} "));
     drop(server);
 }

@@ -298,7 +298,7 @@ pub(crate) fn list(_: &mut State, args: Args<'_>, _: &mut Context<'_>, reply: &m
         Some((kind, value)) => match kind.as_slice() {
             b"module" => Ok(false),
             b"aclcat" => Ok(spec.categories().iter().any(|category| &category.as_bytes()[1..] == value)),
-            b"pattern" => Ok(glob::fits(value, spec.name.as_bytes())),
+            b"pattern" => Ok(glob::fits(super::args::pattern(value)?, spec.name.as_bytes())),
             _ => Err(Complaint::Syntax),
         },
     };

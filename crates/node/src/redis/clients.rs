@@ -43,6 +43,10 @@ pub(crate) fn list(
         2 => {}
         4 if args.at(2).eq_ignore_ascii_case(b"type") => kind = Some(Kind::named(args.at(3))?),
         4.. if args.at(2).eq_ignore_ascii_case(b"id") => {
+            // Each is told as often as it is named, as in Redis.
+            if args.len() > 3 + IDS_MAX {
+                return Err(Complaint::text(format!("ERR more than {IDS_MAX} client IDs")));
+            }
             let parsed: Option<Vec<u64>> = args
                 .from(3)
                 .iter()
@@ -153,8 +157,16 @@ pub(crate) fn line(text: &mut String, number: u64, client: &ClientView, now: Ins
     );
 }
 
-/// A name as CLIENT LIST can show it: no spaces, line ends or other special bytes.
+/// How many IDs CLIENT LIST takes: what is told of one is thousands of times as long as it.
+const IDS_MAX: usize = 1024;
+/// Bytes of a name, or of a library's.
+const NAME_MAX: usize = 4_096;
+
+/// A name as CLIENT LIST can show it: no spaces, line ends or other special bytes; and not long, for logs repeat it.
 pub(crate) fn checked_name(name: &[u8]) -> Result<String, Complaint> {
+    if name.len() > NAME_MAX {
+        return Err(Complaint::text(format!("ERR the name is longer than {NAME_MAX} bytes")));
+    }
     let fits = name.iter().all(|byte| (b'!'..=b'~').contains(byte));
     match std::str::from_utf8(name) {
         Ok(name) if fits => Ok(name.to_owned()),
@@ -204,9 +216,12 @@ pub(crate) fn set_info(
             return Err(Complaint::text(format!("ERR Unrecognized option '{option}'")));
         }
     };
-    let value = checked_name(args.at(3)).map_err(|_| {
-        let option = if is_name { "lib-name" } else { "lib-ver" };
-        Complaint::text(format!("ERR {option} cannot contain spaces, newlines or special characters."))
+    let value = checked_name(args.at(3)).map_err(|complaint| match args.at(3).len() {
+        0..=NAME_MAX => {
+            let option = if is_name { "lib-name" } else { "lib-ver" };
+            Complaint::text(format!("ERR {option} cannot contain spaces, newlines or special characters."))
+        }
+        _ => complaint,
     })?;
     if let Some(client) = context.clients.get_mut(&state.number) {
         *(if is_name { &mut client.library.0 } else { &mut client.library.1 }) = value;

@@ -62,6 +62,7 @@ pub(crate) fn get(
     let mut found: BTreeMap<&str, (&[u8], &str)> = BTreeMap::new();
     let known = parameters(context);
     for pattern in args.from(2).iter() {
+        let pattern = super::args::pattern(pattern)?;
         let literal = !pattern.iter().any(|byte| b"[*?".contains(byte));
         let lower = pattern.to_ascii_lowercase();
         for (name, value) in &known {

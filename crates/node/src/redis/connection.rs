@@ -353,6 +353,7 @@ impl Session for Connection {
         state.welcome(context);
         if let Some(allowance) = state.allowance
             && state.login.is_none()
+            && !state.quitting
             && context.now.since(allowance.since) > context.limits.login_time
         {
             state.cut(

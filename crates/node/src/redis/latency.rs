@@ -9,6 +9,8 @@ use super::spec::Spec;
 use super::table;
 use crate::gateway::{Context, Times};
 
+use std::collections::BTreeMap;
+
 type Answer = Result<(), Complaint>;
 
 /// `LATENCY HISTOGRAM [command ...]`: of a command with subcommands, those.
@@ -19,7 +21,8 @@ pub(crate) fn histogram(
     reply: &mut Reply<'_>,
 ) -> Answer {
     let times = &context.counters.times;
-    let chosen: Vec<(&str, &Times)> = if args.len() == 2 {
+    // Each once, however often it is named.
+    let chosen: BTreeMap<&str, &Times> = if args.len() == 2 {
         times.iter().map(|(name, times)| (*name, times)).collect()
     } else {
         let named = args.from(2).iter().filter_map(table::by_name);

@@ -53,6 +53,9 @@ pub(crate) fn punsubscribe(
     Ok(())
 }
 
+/// Bytes of all patterns of a connection: each message of anybody is tried on every one.
+const PATTERN_BYTES_MAX: usize = 1 << 20;
+
 fn add(
     state: &mut State,
     args: Args<'_>,
@@ -69,6 +72,10 @@ fn add(
         Topic::Pattern => super::args::pattern(name).map(Blob::new),
     });
     let names = names.collect::<Result<Vec<_>, _>>()?;
+    let bytes = names.iter().map(|name| name.len()).sum::<usize>() + context.hub.pattern_bytes(state.number);
+    if matches!(topic, Topic::Pattern) && bytes > PATTERN_BYTES_MAX {
+        return Err(Complaint::text("ERR too many subscriptions of one connection"));
+    }
     tell_own(state, context, reply);
     for name in names {
         context.hub.subscribe(state.number, topic, &name);

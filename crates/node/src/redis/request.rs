@@ -177,9 +177,9 @@ impl Kept {
         self.ends.len()
     }
 
-    /// Bytes they hold.
+    /// Bytes they hold, those of where each string lies among them: many strings are empty.
     pub(crate) fn bytes(&self) -> usize {
-        self.bytes.len()
+        self.bytes.len() + self.spans.len() * size_of::<Place>()
     }
 
     /// Request `index`.

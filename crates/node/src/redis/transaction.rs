@@ -13,8 +13,10 @@ use super::request::{Args, Kept};
 use super::shape::{self, Item, Shape};
 use super::spec::{Action, Local, Spec, flag};
 use crate::gateway::{Context, Outcome};
-use isochrone_core::command::{Operation, Response};
-use isochrone_core::{Blob, KeyspaceId};
+use isochrone_core::command::{Operation, REPLY_MAX, Refusal, Response};
+use isochrone_core::{Blob, KeyspaceId, wire};
+
+const TOO_LARGE: &str = "ERR the transaction is too large";
 
 /// What MULTI has queued.
 #[derive(Default)]
@@ -175,7 +177,7 @@ pub(crate) fn enqueue(
         || state.watches.bytes + queue.kept.bytes() + args.bytes() > context.limits.command_bytes
     {
         *context.counters.limited.entry("command").or_default() += 1;
-        Some(Complaint::text("ERR the transaction is too large"))
+        Some(Complaint::text(TOO_LARGE))
     } else {
         None
     };
@@ -227,8 +229,18 @@ pub(crate) fn exec(state: &mut State, context: &mut Context<'_>, sink: &mut Sink
     }
     let mut operations = Vec::new();
     let mut items = Vec::with_capacity(queue.specs.len());
+    let mut encoded = 0;
     for (index, spec) in queue.specs.iter().enumerate() {
+        let known = operations.len();
         items.push(understand(state, spec, queue.kept.at(index), context, &mut operations));
+        // What is unpacked, or encoded at greater length than it was sent, goes to other nodes so.
+        encoded += operations[known..].iter().map(wire::encoded_size).sum::<usize>();
+        if encoded > context.limits.command_bytes {
+            *context.counters.limited.entry("command").or_default() += 1;
+            let complaint = abort(state, &Complaint::text(TOO_LARGE));
+            state.complain(&complaint, context, sink.out);
+            return Step::Taken;
+        }
     }
     sink.bytes += queue.kept.bytes();
     if operations.is_empty() && watches.keys.is_empty() {
@@ -263,9 +275,19 @@ pub(crate) fn abort(state: &mut State, why: &Complaint) -> Complaint {
 /// Does what the node itself does of a transaction that was executed.
 pub(crate) fn carry_out(items: &mut [Item], state: &mut State, context: &mut Context<'_>) {
     state.executing = Some(items.len());
+    let mut left = REPLY_MAX;
     for item in items {
         if let Item::Local(answer, kept) = item {
-            *item = Item::Done(answer_now(*answer, state, kept.at(0), context));
+            let bytes = if left > 0 {
+                answer_now(*answer, state, kept.at(0), context)
+            } else {
+                let mut bytes = Vec::new();
+                Reply::new(&mut bytes, state.version)
+                    .error(Complaint::text(Refusal::ReplyTooLong.to_string()));
+                bytes
+            };
+            left = left.saturating_sub(bytes.len());
+            *item = Item::Done(bytes);
         }
     }
     state.executing = None;

@@ -225,10 +225,11 @@ fn clients_log_in_over_tls() {
     std::fs::write(directory.path().join("server.key"), &issued.key).unwrap();
     let hash = hash_password(&Secret::new(b"s3same".to_vec())).unwrap();
     let security = format!(
-        "[security]\nclient_cert = \"server.pem\"\nclient_key = \"server.key\"\n[[security.user]]\nname = \"app\"\npassword = \"{hash}\"\n"
+        "[limits]\nlogin_time = \"5s\"\n[security]\nclient_cert = \"server.pem\"\nclient_key = \"server.key\"\n[[security.user]]\nname = \"app\"\npassword = \"{hash}\"\n"
     );
     let cluster = cluster(&security, Some(directory));
 
+    let mut silent = dial(&cluster, 1);
     let mut client = secure(&cluster, 1, &ca);
     assert!(client.call("GET a").starts_with("-NOAUTH"));
     assert!(client.call("AUTH app wrong").starts_with("-WRONGPASS"));
@@ -243,6 +244,11 @@ fn clients_log_in_over_tls() {
     let mut answer = Vec::new();
     let _ = plain.read_to_end(&mut answer);
     assert!(!answer.starts_with(b"-") && !answer.starts_with(b"$"), "{answer:?}");
+
+    // So is one that does not say anything, whom nothing can be told.
+    let mut heard = Vec::new();
+    silent.read_to_end(&mut heard).expect("it is ended within its time");
+    assert!(!heard.starts_with(b"-"), "{heard:?}");
 }
 
 /// One command that may wait long, on a thread of its own; its reply's lines, flat.

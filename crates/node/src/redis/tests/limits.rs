@@ -6,7 +6,7 @@ use crate::gateway::{Login, Outcome, Session};
 use crate::limits::Limits;
 use expect_test::expect;
 use isochrone_core::Span;
-use isochrone_core::command::Response;
+use isochrone_core::command::{REPLY_MAX, Response};
 
 #[test]
 fn before_login_input_is_held_to_its_limit() {
@@ -338,7 +338,7 @@ fn answers_that_are_copies_are_few_at_a_time_however_small_those_before_were() {
 
 #[test]
 fn a_transaction_has_no_more_bytes_than_a_command() {
-    let limits = Limits { command_bytes: 100, ..Limits::default() };
+    let limits = Limits { command_bytes: 150, ..Limits::default() };
     let mut world = World::with_limits(Login::Open, limits);
     let set = encode(&[b"SET", b"k", &[b'v'; 40]]);
     world.receive(&encode_line("MULTI"));
@@ -353,7 +353,7 @@ fn a_transaction_has_no_more_bytes_than_a_command() {
 
     // What it watches goes with it.
     for (id, count) in [(0, 2), (2, 1)] {
-        world.receive(&encode(&[b"WATCH", &[b'k'; 40]]).repeat(count));
+        world.receive(&encode(&[b"WATCH", &[b'k'; 60]]).repeat(count));
         (0..2).for_each(|at| world.answer(id + at, Outcome::Done(Response::Integer(1))));
     }
     world.requests.clear();
@@ -363,6 +363,82 @@ fn a_transaction_has_no_more_bytes_than_a_command() {
           +OK·+OK·-ERR too many keys are being watched·+OK·-ERR the transaction is too large·-EXECABORT Transaction discarded because of previous errors.·
     "#]].assert_eq(&format!("then\n{}", world.transcript()));
     assert_eq!(world.counters.limited["command"], 3);
+}
+
+#[test]
+fn a_transaction_has_no_more_bytes_than_that_when_it_is_unpacked() {
+    let limits = Limits { command_bytes: 300, ..Limits::default() };
+    let mut world = World::with_limits(Login::Open, limits);
+    // A hash of 150 bytes, as Redis packs it.
+    let payload = b"\x04\x03\x01c\0\xc0\x0c\xc3\x0b\x40\x96\x03xyzx\xe0\x87\x02\x01yz\x01a\xc0\x01\x09\0\xec\xea\xbcN\xb2_\xbat";
+    let restore = encode(&[b"RESTORE", b"k", b"0", payload]);
+    for times in [1, 2] {
+        let [begin, end] = ["MULTI", "EXEC"].map(encode_line);
+        world.receive(&[&begin[..], &restore.repeat(times), &end].concat());
+        let asked: Vec<u64> = world.requests.iter().map(|request| request.id).collect();
+        assert_eq!(asked.len(), 2 - times);
+        asked.into_iter().for_each(|id| world.answer(id, Outcome::Done(Response::Array(vec![Response::Ok]))));
+        world.requests.clear();
+    }
+    expect![[r#"
+        then
+          +OK·+QUEUED·*1·+OK·+OK·+QUEUED·+QUEUED·-EXECABORT Transaction discarded because of: the transaction is too large·
+    "#]].assert_eq(&format!("then\n{}", world.transcript()));
+    assert_eq!(world.counters.limited["command"], 1);
+    // Where strings lie takes room too.
+    world.receive(&encode_line("MULTI"));
+    world.receive(&encode(&[b"DEL", b"", b"", b"", b"", b"", b"", b"", b"", b"", b""]).repeat(5));
+    world.receive(&encode_line("EXEC"));
+    let said = world.transcript();
+    assert!(said.contains("-ERR the transaction is too large"), "{said}");
+}
+
+#[test]
+fn what_a_node_answers_itself_in_a_transaction_is_no_longer_than_a_reply() {
+    let mut world = World::new(Login::Open);
+    world.receive(&encode_line("COMMAND"));
+    let one = world.out.len();
+    world.out.clear();
+    let times = REPLY_MAX / one + 10;
+    let [begin, end] = ["MULTI", "EXEC"].map(encode_line);
+    world.receive(&[&begin[..], &encode_line("COMMAND").repeat(times), &end].concat());
+    assert!(world.out.len() < REPLY_MAX + one + (64 << 10), "{}", world.out.len());
+    assert!(
+        world
+            .out
+            .ends_with(b"-ERR the reply would be longer than 120 MiB; ask for fewer elements at once\r\n")
+    );
+}
+
+#[test]
+fn names_and_patterns_are_short() {
+    let mut world = World::new(Login::Open);
+    let long = [b'x'; 4_097];
+    let pattern = |number: usize| [format!("{number:04}").as_bytes(), &long[5..]].concat();
+    let words = std::iter::once(b"PSUBSCRIBE".to_vec()).chain((0..256).map(pattern)).collect::<Vec<_>>();
+    world.receive(&encode(&words.iter().map(Vec::as_slice).collect::<Vec<_>>()));
+    world.out.clear();
+    world.receive(&encode(&[b"PSUBSCRIBE", b"x"]));
+    world.receive(&encode(&[b"PUNSUBSCRIBE", &pattern(3)]));
+    assert!(world.transcript().contains("-ERR too many subscriptions of one connection"));
+    world.receive(&encode(&[b"PSUBSCRIBE", b"x"]));
+    assert_eq!(world.transcript().trim(), "*3·$10·psubscribe·$1·x·:256·");
+    world.receive(&encode(&[b"RESET"]));
+    world.transcript();
+    for words in [
+        &[&b"COMMAND"[..], b"LIST", b"FILTERBY", b"PATTERN", &long][..],
+        &[b"CONFIG", b"GET", &long],
+        &[b"CLIENT", b"SETNAME", &long],
+        &[b"CLIENT", b"SETINFO", b"LIB-NAME", &long],
+    ] {
+        world.receive(&encode(words));
+    }
+    expect![[r#"
+        then
+          -ERR the pattern is longer than 4096 bytes·-ERR the pattern is longer than 4096 bytes·-ERR the name is longer than 4096 bytes·-ERR the name is longer than 4096 bytes·
+    "#]].assert_eq(&format!("then\n{}", world.transcript()));
+    world.receive(&encode(&[b"CLIENT", b"SETNAME", &long[1..]]));
+    assert_eq!(world.transcript().trim(), "+OK·");
 }
 
 #[test]

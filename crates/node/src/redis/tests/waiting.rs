@@ -440,7 +440,10 @@ fn pushes_are_told_to_those_who_wait() {
         world.receive(&super::encode_line(script));
         world.requests.clear();
         world.answer(id as u64, super::parse_outcome("int 1"));
-        world.hub.take_mail().into_iter().map(|(number, _)| number).collect::<Vec<_>>()
+        let told: Vec<u64> = world.hub.take_mail().into_iter().map(|(number, _)| number).collect();
+        // They look, and have not heard yet what there is.
+        told.iter().for_each(|number| world.hub.looks(*number));
+        told
     };
     assert_eq!(raw("RPUSH l 1", 0), [20]);
     // Who was told of the first and has not taken it leaves the next ones to the others.
