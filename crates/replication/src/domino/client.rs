@@ -17,7 +17,7 @@ use super::{Family, Mutation, Parameters};
 use crate::changes::{Answered, Changes};
 use crate::client::{Nothing, SWEEPS, Setup, phases};
 use crate::family::MessageOf;
-use crate::message::{Entry, Message, Note, Spans, Told};
+use crate::message::{Entry, Message, Note, Spans, Told, in_parts};
 use crate::order::{Knobs, Member};
 use crate::request::{Change, Outcome, Refusal, Request};
 use crate::service::{Reply, Service};
@@ -284,16 +284,22 @@ impl<S: StateMachine> Client<S> {
             }
         }
         if !fast.is_empty() {
-            for seat in 0..self.members.len() {
-                self.say(seat, OrderMessage::Propose { values: fast.clone() }, effects);
-            }
+            in_parts(fast, |values| {
+                for seat in 0..self.members.len() {
+                    self.say(seat, OrderMessage::Propose { values: values.clone() }, effects);
+                }
+            });
         }
         for (seat, values) in led {
-            self.say(seat, OrderMessage::ProposeLed { above, values }, effects);
+            in_parts(values, |values| {
+                self.say(seat, OrderMessage::ProposeLed { above, values }, effects);
+            });
         }
         for (seat, values) in repeats {
-            let message = OrderMessage::ProposeLed { above, values };
-            effects.repeating(|effects| self.say(seat, message, effects));
+            in_parts(values, |values| {
+                let message = OrderMessage::ProposeLed { above, values };
+                effects.repeating(|effects| self.say(seat, message, effects));
+            });
         }
     }
 

@@ -7,10 +7,13 @@ use super::{Learners, Mutation};
 use crate::order::Ordered;
 use isochrone_core::{
     Ballot, ClientId, CommandId, Count, Effects, Instant, ProcessId, ReplicaId, ReplicaSet, Slot, Suspicion,
-    Tally,
+    Tally, wire,
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
+
+/// Bytes of commands in an index at most, unless one alone has more: all of them go as one message.
+pub(super) const INDEX_BYTES: usize = 8 << 20;
 
 /// One coordinator's time.
 #[derive(Clone, Hash, Debug)]
@@ -229,11 +232,14 @@ impl<V: Ordered> Order<V> {
                 let Role::Coordinator(reign) = &mut self.role else { return };
                 // Only an index that nothing was chosen behind takes what waits: an answered command may
                 // have been chosen at any other.
+                let mut bytes: usize = values.iter().map(wire::encoded_size).sum();
                 while reign.sealed == Some(slot)
                     && values.len() < self.parameters.batch_commands
+                    && bytes < INDEX_BYTES
                     && let Some(waiting) = reign.waiting.pop_front()
                 {
                     if waiting.id().is_none() || values.iter().all(|value| value.id() != waiting.id()) {
+                        bytes += wire::encoded_size(&waiting);
                         values.push(waiting);
                     }
                 }

@@ -2,7 +2,7 @@
 //! times).
 
 use super::Mutation;
-use super::coordinator::Reign;
+use super::coordinator::{INDEX_BYTES, Reign};
 use super::message::{Message, Name, Note, Promised, Record, Timer, Values, Vote};
 use super::order::{Order, Role, Task, digest};
 use super::rule::{self, Pick};
@@ -10,7 +10,7 @@ use crate::election::Gathering;
 use crate::order::{Member, Order as _, Ordered};
 use crate::request::{Change, Refusal};
 use isochrone_core::{
-    Admit, Ballot, CommandId, Count, Effects, Instant, ProcessId, ReplicaId, Slot, Span, Tally, Ticket,
+    Admit, Ballot, CommandId, Count, Effects, Instant, ProcessId, ReplicaId, Slot, Span, Tally, Ticket, wire,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -95,8 +95,17 @@ impl<V: Ordered> Campaign<V> {
             }
         }
         let mut floor = behind;
-        for batch in losers.chunks(batch) {
-            forced.insert(floor, Arc::from(batch));
+        let mut losers = losers.into_iter().peekable();
+        while losers.peek().is_some() {
+            let (mut values, mut bytes) = (Vec::new(), 0);
+            while values.len() < batch
+                && bytes < INDEX_BYTES
+                && let Some(value) = losers.next()
+            {
+                bytes += wire::encoded_size(&value);
+                values.push(value);
+            }
+            forced.insert(floor, Arc::from(values));
             floor = floor.next();
         }
         Adopted { entries: forced.into_iter().collect(), floor }

@@ -299,6 +299,12 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
     /// What a new epoch brings once this replica runs: its order starts, and who asked for it waits for its members.
     pub(super) fn epoch_begun(&mut self, effects: &mut Effects<Self>) {
         effects.mark(Note::Fact(Fact::Counted("membership_changes")));
+        // What was asked of the last order it does not answer any more.
+        if let Some(done) = self.administration.take() {
+            let (from, number) = done.asker;
+            let (result, leader) = (Err(Refusal::NotLeader), self.elsewhere());
+            effects.send(from, Message::Administered { number, result, leader });
+        }
         // What was learnt of the last order keeps its place before this.
         effects.record(Record::Joined { epoch: self.epoch });
         if let Some(Stopping { asker, members, joined, .. }) = self.stopping.take() {

@@ -45,7 +45,7 @@ impl<V: Ordered> Order<V> {
             for value in batch.iter() {
                 value.visit(&mut |touch| match touch {
                     Touch::Key(_, Access::Read) | Touch::All(Access::Read) => {}
-                    Touch::Key(key, _) => names.push(key_hash(self.process.keyspace, key)),
+                    Touch::Key(key, _) => names.push(key_hash(self.process.keyspace, key).max(1)),
                     Touch::All(_) => all = true,
                 });
                 if all || names.len() > OBJECTS {

@@ -1,7 +1,8 @@
 //! Execution: decided commands of all lanes, in the order of their places (`specs/domino.md` 3.9).
 
 use super::super::Mutation;
-use super::super::message::{Place, Record};
+use super::super::message::{Item, Place, Record};
+use super::super::parameters::Learners;
 use super::Order;
 use crate::keep::Keep;
 use crate::order::{Decided, Ordered, Step};
@@ -171,6 +172,10 @@ impl<V: Ordered> Order<V> {
         self.ready.clear();
         for (lane, track) in self.tracks.iter_mut().enumerate() {
             track.jump(place.at + u64::from(lane < usize::from(place.lane)));
+        }
+        if self.reign.is_some() && self.parameters().learners == Learners::Sole {
+            // What was jumped over nobody is told of here: who lacks it fetches it, and may not take it for nothing.
+            self.tell_others(&Item::Lead { base: self.tracks[0].frontier() });
         }
         self.kept.reset(place);
         self.serial += 1;

@@ -193,8 +193,11 @@ impl<V: Ordered> Order<V> {
         // an earlier epoch: the clock of a later one has passed it.
         for (at, reported) in &mut positions {
             for promise in &promises {
-                let single = promise.votes.iter().find(|(stamp, ..)| stamp == at).map(|(_, turn, _)| *turn);
-                let run = promise.noops.iter().find(|(start, end, _)| (*start..*end).contains(at));
+                // Both are in order, and there may be as many as a second brings.
+                let single = promise.votes.binary_search_by_key(at, |(stamp, ..)| *stamp);
+                let single = single.ok().map(|place| promise.votes[place].1);
+                let run = promise.noops.get(promise.noops.partition_point(|(_, end, _)| end <= at));
+                let run = run.filter(|(start, ..)| start <= at);
                 let run =
                     run.map(|(_, _, turn)| *turn).filter(|turn| single.is_none_or(|single| single < *turn));
                 reported.extend(run.map(|turn| (turn, None)));

@@ -260,7 +260,13 @@ impl<V: Ordered> Order<V> {
         let executed = |id: &InstanceId| spaces[id.leader()].is_executed(id.number);
         self.pending.retain(|id, _| !executed(id));
         self.drives.retain(|id, _| !executed(id));
-        self.leaning.retain(|id, _| !executed(id));
+        // Whether the peer has given it up is not known: whoever let it stand for others is linked anew, to those.
+        let mut again: Vec<InstanceId> =
+            self.leaning.extract_if(.., |id, _| executed(id)).flat_map(|(_, leaning)| leaning).collect();
+        again.sort_unstable();
+        again.dedup();
+        again.retain(|id| !executed(id));
+        again.iter().for_each(|id| self.graph.reopen(*id));
         self.graph.retain(|id| !executed(id));
         if let Some(space) = spaces.get(me) {
             self.flights.retain(|number, _| !space.is_executed(*number));
@@ -269,7 +275,7 @@ impl<V: Ordered> Order<V> {
         self.held.extend(free);
         let free: Vec<InstanceId> =
             self.parked.extract_if(.., |id, _| executed(id)).flat_map(|(_, waiting)| waiting).collect();
-        free.into_iter().for_each(|id| self.hold_back(id));
+        free.into_iter().chain(again).for_each(|id| self.hold_back(id));
     }
 
     /// Whether nothing more can be said of this one: it is committed, or executed and forgotten.

@@ -162,3 +162,35 @@ fn a_validation_waits_for_whoever_is_heard() {
     recoverer.pass(20, &[2, 3]);
     assert!(recoverer.ballots().len() > 1, "others must promise in the place of one who is gone");
 }
+
+/// One instance stands for an earlier one that it does not leave anything of. A peer has given the later one up, and has
+/// executed nothing in its place: what comes behind both waits for the earlier one as before.
+#[test]
+fn who_stands_for_another_no_more_in_a_peers_state_lets_nobody_pass() {
+    let mut replica = Recoverer::new();
+    let batch: Arc<[Blob]> = Arc::from([Blob::from(vec![7])]);
+    let earlier = Attributes { seq: 1, deps: [0; SEATS] };
+    let mut later = Attributes { seq: 2, deps: [0; SEATS] };
+    later.deps[1] = 1;
+    for (number, attributes) in [(1, earlier), (2, later)] {
+        let (id, role) = (InstanceId::at(1, number), message::Role::Listener);
+        replica.hear(1, Message::PreAccept { id, batch: batch.clone(), bytes: 1, attributes, role });
+    }
+    let mut behind = Attributes { seq: 3, deps: [0; SEATS] };
+    behind.deps[1] = 2;
+    let commit = |id, attributes| {
+        let list = vec![Committed { id, content: Content::Batch(batch.clone()), attributes }];
+        Message::Commit { list }
+    };
+    replica.hear(2, commit(InstanceId::at(2, 1), behind));
+    let executed = |replica: &mut Recoverer| {
+        while replica.order.step(replica.now).is_some() {}
+        (0..3).map(|seat| replica.order.spaces[seat].executed()).collect::<Vec<_>>()
+    };
+    assert_eq!(executed(&mut replica), [0, 0, 0]);
+    let state = vec![(0, vec![]), (0, vec![2]), (0, vec![]), (0, vec![]), (0, vec![])];
+    assert!(replica.order.install(&state));
+    assert_eq!(executed(&mut replica), [0, 0, 0], "it waits for what the other stood for");
+    replica.hear(1, commit(InstanceId::at(1, 1), earlier));
+    assert_eq!(executed(&mut replica), [0, 2, 1]);
+}

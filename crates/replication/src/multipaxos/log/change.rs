@@ -21,6 +21,8 @@ pub(super) struct Task {
     pub(super) heard: Instant,
     /// How many values that waited for a slot when the order came wait still: they go before the change.
     before: usize,
+    /// Nothing else is proposed until it is: see [`Log::propose_change`].
+    due: bool,
     /// The slot that is to be decided, once proposed: the change itself, then the one behind it.
     slot: Option<Slot>,
 }
@@ -41,6 +43,11 @@ impl Task {
     pub(super) fn passed(&mut self, values: usize) -> bool {
         self.before = self.before.saturating_sub(values);
         self.before == 0 && self.slot.is_none() && matches!(self.change, Change::Remove(_))
+    }
+
+    /// Whether it goes into the next slot, once all before that is decided.
+    pub(super) fn is_due(&self) -> bool {
+        self.due && self.slot.is_none()
     }
 
     /// What is answered when the reign ends with it under way.
@@ -118,11 +125,25 @@ impl<V: Wire> Log<V> {
         }
         let (asked, tried, until) = (None, own, now + TASK_MAX);
         let before = self.queue.values.len();
-        reign.task = Some(Task { ticket, change, heir, asked, tried, until, heard: now, before, slot: None });
+        reign.task = Some(Task {
+            ticket,
+            change,
+            heir,
+            asked,
+            tried,
+            until,
+            heard: now,
+            before,
+            due: false,
+            slot: None,
+        });
         Ok(false)
     }
 
-    /// Proposes the change under way.
+    /// Proposes the change under way, once all that was proposed before is decided: who leads after this one is bound by that
+    /// then, and whatever it puts into the change's slot, or in its place, follows the same members. With undecided slots
+    /// before it another leader could decide other changes in those, and a vote for this one, met with later, would bring back
+    /// members that had gone, and give a seat twice.
     pub(super) fn propose_change(&mut self, effects: &mut Effects<Self>) {
         let Role::Leader(reign) = &mut self.role else { return };
         if reign.barrier.is_some() {
@@ -137,6 +158,10 @@ impl<V: Wire> Log<V> {
             Change::Lead(_) | Change::Resign => return,
         };
         let Ok(Some(next)) = next else { return };
+        task.due = true;
+        if reign.next > self.decided {
+            return;
+        }
         task.slot = Some(reign.next);
         self.propose_slot(Value::Change(Arc::new(next)), 0, effects.now(), effects);
     }

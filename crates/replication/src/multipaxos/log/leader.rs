@@ -194,6 +194,10 @@ impl<V: Wire> Log<V> {
         let leases = campaign.leases(now);
         let wait = leases.left(self.parameters.lease_terms(), now);
         let waits = wait > Span::ZERO && !self.parameters.mutated(Mutation::IgnoreLeases);
+        if waits {
+            // Whoever leads after this one soon, by other members perhaps, hears of them from here.
+            self.granted_before = self.granted_before.max(now + wait);
+        }
         self.role = Role::Leader(Box::new(Reign {
             ballot,
             next,
@@ -307,6 +311,7 @@ impl<V: Wire> Log<V> {
         let Role::Leader(reign) = &self.role else { return false };
         let hands_over = matches!(reign.task, Some(Task { heir: Some(_), .. }));
         !hands_over
+            && !reign.task.as_ref().is_some_and(Task::is_due)
             && reign.barrier.is_none()
             && reign.next.since(self.decided) < self.parameters.window
             && reign.flying_bytes < self.parameters.window_bytes
@@ -408,6 +413,9 @@ impl<V: Wire> Log<V> {
             self.after_change(effects);
         }
         self.end_change(effects);
+        if matches!(&self.role, Role::Leader(reign) if reign.task.as_ref().is_some_and(Task::is_due)) {
+            self.propose_change(effects);
+        }
     }
 
     /// The timer of heartbeats.

@@ -470,6 +470,41 @@ fn what_waited_for_a_slot_when_the_members_were_to_change_goes_before_that() {
     assert_eq!(group[0].answers, [Ok(())]);
 }
 
+/// With undecided slots before it, another leader could decide other changes in those, and a vote for this one would bring
+/// back who had gone, and a seat for two.
+#[test]
+fn a_change_of_the_members_is_proposed_behind_what_is_decided() {
+    for form in [Form::Slots, Form::Prefix] {
+        let mut group = [0, 1, 2].map(|node| Follower::on(node, form));
+        group[0].run(Log::campaign);
+        talk(&mut group, &[0, 1, 2]);
+        let put = |group: &mut [Follower; 3], value| {
+            group[0].run(|log, effects| {
+                assert!(log.enqueue(value, 1, effects.now()).is_ok());
+                log.settle(effects);
+            });
+        };
+        let proposed = |group: &[Follower; 3]| -> Vec<Vec<u8>> {
+            let values = group[0].records.iter().filter_map(|record| match record {
+                Record::Accepted { value: Value::Batch(values), .. } => Some(values.to_vec()),
+                Record::Accepted { value: Value::Change(_), .. } => Some(Vec::new()),
+                _ => None,
+            });
+            values.collect()
+        };
+        put(&mut group, 1);
+        group[0].run(|log, effects| log.on_change(Ticket(1), Change::Remove(NodeId(2)), effects));
+        put(&mut group, 2);
+        assert_eq!(proposed(&group), [vec![1]], "{form:?}");
+        for _ in 0..4 {
+            talk(&mut group, &[0, 1, 2]);
+            group[0].run(Log::settle);
+        }
+        assert_eq!(proposed(&group), [vec![1], vec![], vec![2]], "{form:?}");
+        assert_eq!(group[0].answers, [Ok(())], "{form:?}");
+    }
+}
+
 #[test]
 fn who_hears_of_its_heir_from_a_third_has_handed_over() {
     let mut group = [0, 1, 2].map(|node| Follower::on(node, Form::Slots));
