@@ -7,7 +7,7 @@ mod told;
 
 use crate::Store;
 use crate::sequence::{Place, Sequence};
-use crate::streams::{Stream, bound, entry};
+use crate::streams::{Fields, Stream, bound, entry};
 use crate::turn::{Changed, Mark, Turn};
 use isochrone_core::Blob;
 use isochrone_core::command::{
@@ -317,6 +317,23 @@ impl Stream {
         self.ends()[1].is_some_and(|(id, _)| *id > group.last)
     }
 
+    /// About how many bytes tell of what [`Stream::deliver`] would deliver.
+    fn would_deliver(&self, group: &Group, read: &GroupRead, after: Option<StreamId>) -> usize {
+        let count = bound(read.count);
+        let Some(after) = after else {
+            return self.iter_at(self.up_to(group.last)).take(count).map(told_bytes).sum();
+        };
+        let Some(consumer) = group.consumer(&read.consumer) else { return 0 };
+        let from = consumer.pending.index(consumer.pending.seek(|held| *held <= after));
+        let pending = consumer.pending.range(from..consumer.pending.len()).take(count);
+        pending.map(|id| self.shown_bytes(*id, false)).sum()
+    }
+
+    /// The same of what [`Stream::shown`] shows.
+    fn shown_bytes(&self, id: StreamId, just_id: bool) -> usize {
+        self.find(id).filter(|_| !just_id).map_or(ID_BYTES, told_bytes)
+    }
+
     /// Entries for a consumer that is there; `None` where there is nothing new.
     fn deliver(&mut self, read: &GroupRead, after: Option<StreamId>, now: u64) -> Option<Vec<Response>> {
         let count = bound(read.count);
@@ -388,6 +405,15 @@ impl Stream {
     }
 }
 
+/// A name of an entry, as it is told, with what is around it.
+const ID_BYTES: usize = 48;
+
+/// About how many bytes tell of an entry.
+fn told_bytes((_, fields): &(StreamId, Fields)) -> usize {
+    let fields = fields.iter().map(|(field, value)| field.len() + value.len() + 16);
+    ID_BYTES + fields.sum::<usize>()
+}
+
 /// What has become of an entry that a consumer was to be given.
 #[derive(Copy, Clone, Eq, PartialEq)]
 enum Given {
@@ -423,6 +449,15 @@ impl Turn<'_> {
                 Refusal::NoGroup(_) => Refusal::NoGroup(at as u32),
                 refusal => refusal,
             })?;
+        }
+        // Who could not be told of them is given none.
+        let mut bytes = 0_usize;
+        for (key, after) in &read.streams {
+            let (stream, group) = self.store().group(key, &read.group)?;
+            bytes = bytes.saturating_add(stream.would_deliver(group, read, *after));
+        }
+        if bytes > self.left() {
+            return Err(Refusal::ReplyTooLong);
         }
         let now = self.stamp.as_millis();
         let mut found = Vec::new();
@@ -508,7 +543,14 @@ impl Turn<'_> {
                 })
             }
             GroupChange::Claim { group, consumer, ids, claim } => {
-                self.store().group(key, group)?;
+                let (stream, _) = self.store().group(key, group)?;
+                let mut left = self.left();
+                for id in ids {
+                    let Some(rest) = left.checked_sub(stream.shown_bytes(*id, claim.just_id)) else {
+                        return Err(Refusal::ReplyTooLong);
+                    };
+                    left = rest;
+                }
                 self.edit_group(mark, key, group, |stream, group| {
                     if let Some(last) = claim.last {
                         stream.groups.edit(group, |group| group.last = group.last.max(last));
@@ -528,8 +570,10 @@ impl Turn<'_> {
             GroupChange::ClaimFrom { group, consumer, start, count, idle, just_id } => {
                 self.store().group(key, group)?;
                 let claim = Claim { idle: *idle, just_id: *just_id, ..Claim::default() };
+                let bytes = self.left();
                 self.edit_group(mark, key, group, |stream, group| {
-                    let (given, gone, next) = stream.claim_from(group, *start, *count, consumer, now, &claim);
+                    let most = (*count, bytes);
+                    let (given, gone, next) = stream.claim_from(group, *start, most, consumer, now, &claim);
                     let changed = !given.is_empty() || !gone.is_empty();
                     let gone = gone.into_iter().map(id_text).collect();
                     let parts = vec![id_text(next), Response::Array(given), Response::Array(gone)];
@@ -588,7 +632,7 @@ impl Stream {
         &mut self,
         name: &[u8],
         start: StreamId,
-        count: u64,
+        (count, mut bytes): (u64, usize),
         consumer: &Blob,
         now: u64,
         claim: &Claim,
@@ -601,9 +645,13 @@ impl Stream {
             group.pending.at(group.place(from)).map(|(id, _)| *id)
         };
         while let Some(id) = next.and_then(|from| ahead(self, from)) {
-            if left == 0 || looks == 0 {
+            let rest = bytes.checked_sub(self.shown_bytes(id, claim.just_id));
+            // One alone always can be told.
+            let full = rest.is_none() && !(given.is_empty() && gone.is_empty());
+            if left == 0 || looks == 0 || full {
                 return (given, gone, id);
             }
+            bytes = rest.unwrap_or(0);
             looks -= 1;
             let outcome = self.give(name, id, consumer, now, claim);
             left -= u64::from(outcome != Given::Nothing);

@@ -147,7 +147,9 @@ impl Store {
     /// Answers an operation that changes nothing; `None` for all others. No key that it touches is expired.
     fn answer(&self, operation: &Operation, stamp: Stamp) -> Option<Response> {
         let answer = self.try_answer(operation, stamp)?;
-        let whole = |answer: &Response| answer.bytes() <= REPLY_MAX;
+        // Of a transaction, each part is.
+        let parts = matches!(operation, Operation::Transaction { .. });
+        let whole = |answer: &Response| parts || answer.bytes() <= REPLY_MAX;
         Some(
             answer
                 .and_then(|answer| if whole(&answer) { Ok(answer) } else { Err(Refusal::ReplyTooLong) })
@@ -235,10 +237,14 @@ impl Store {
                 if !self.are_unchanged(watched) {
                     return Some(Ok(Response::NilArray));
                 }
+                let mut left = REPLY_MAX;
                 let answers = operations.iter().map(|operation| match operation {
                     operation if !may_be_inside(operation) => Refusal::NestedTransaction.into(),
                     // A transaction that reads holds nothing but operations that read.
-                    operation => self.answer(operation, stamp).unwrap_or(Response::Nil),
+                    operation => {
+                        let answer = self.answer(operation, stamp).unwrap_or(Response::Nil);
+                        turn::within(&mut left, answer)
+                    }
                 });
                 Ok(Response::Array(answers.collect()))
             }

@@ -1,7 +1,7 @@
 //! Numbers in strings, as Redis reads and writes them.
 
 use isochrone_core::Blob;
-use isochrone_core::command::{Refusal, Score};
+use isochrone_core::command::{Refusal, Score, plain};
 
 /// Reads a 64-bit decimal integer in its one canonical form: no plus, no blanks, no leading zeros.
 pub(crate) fn integer(text: &[u8]) -> Option<i64> {
@@ -70,7 +70,10 @@ pub(crate) fn add_float(text: Option<&[u8]>, by: Score, refusal: Refusal) -> Res
     })();
     Ok(Blob::from(match exact {
         Some(sum) => unfixed(sum),
-        None => sum.to_string(),
+        None => match sum.to_string() {
+            text if text.split_once('.').is_some_and(|(_, decimals)| decimals.len() > DECIMALS) => plain(sum),
+            text => text,
+        },
     }))
 }
 

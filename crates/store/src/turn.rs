@@ -73,6 +73,17 @@ pub(crate) fn fits(left: usize, lengths: impl Iterator<Item = usize>) -> Result<
     Ok(())
 }
 
+/// The answer of a part of an operation, where it fits into what is left of the whole one, of which it is taken off. One alone
+/// always does.
+pub(crate) fn within(left: &mut usize, answer: Response) -> Response {
+    match left.checked_sub(wire::encoded_size(&answer)) {
+        Some(rest) => *left = rest,
+        None if *left < REPLY_MAX => return Refusal::ReplyTooLong.into(),
+        None => *left = 0,
+    }
+    answer
+}
+
 /// What an element takes in an answer beside its bytes, at most: a score, and lengths.
 const ELEMENT: usize = 24;
 
@@ -120,13 +131,7 @@ impl<'a> Turn<'a> {
                 operation if !crate::may_be_inside(operation) => Refusal::NestedTransaction.into(),
                 operation => {
                     let answer = self.execute(operation);
-                    let bytes = wire::encoded_size(&answer);
-                    match self.left.checked_sub(bytes) {
-                        Some(left) => self.left = left,
-                        None if self.left < REPLY_MAX => return Refusal::ReplyTooLong.into(),
-                        None => self.left = 0,
-                    }
-                    answer
+                    within(&mut self.left, answer)
                 }
             });
             return Response::Array(answers.collect());

@@ -27,7 +27,7 @@ pub use operation::{
     ScoreCondition, Scored, Selection, Side, Slice, TtlUnit, WeightedInputs, ZAddFlags,
 };
 pub use response::{Kind, REPLY_MAX, Refusal, Response};
-pub use score::{NotANumber, Score};
+pub use score::{NotANumber, Score, plain};
 pub use sets::{Access, Conflict, KeySet, Sets, Touch, conflict};
 pub use share::{Share, Shared};
 pub use sort::{Got, Sort, SortBy};

@@ -80,7 +80,9 @@ impl Response {
             Response::Array(parts) | Response::Set(parts) if parts.len() < 2 => {
                 parts.first().map_or(0, Response::bytes)
             }
-            Response::Pairs(parts) | Response::Map(parts) if parts.len() < 2 => 0,
+            Response::Pairs(parts) | Response::Map(parts) if parts.len() < 2 => {
+                parts.first().map_or(0, |(name, value)| name.bytes() + value.bytes())
+            }
             Response::Content(content) if matches!(**content, Content::String(_)) => 0,
             Response::Array(_)
             | Response::Pairs(_)

@@ -143,15 +143,23 @@ impl From<Score> for f64 {
     }
 }
 
+/// A number as Redis writes it for people: with 17 decimals at most, and none that say nothing.
+pub fn plain(value: f64) -> String {
+    let text = format!("{value:.17}");
+    // With 17 decimals there is a point.
+    let text = text.trim_end_matches('0').trim_end_matches('.');
+    if text == "-0" { "0".to_owned() } else { text.to_owned() }
+}
+
 impl fmt::Display for Score {
     /// The shortest text that reads back as the same number (at most 17 significant digits), in the form
     /// that Redis 7.2 and later give: `3`, `3.2`, `1e+20`, `1.5e-9`, `inf`, `-inf`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const EXACT_INTEGER: f64 = (1u64 << 52) as f64;
+        const EXACT_INTEGER: f64 = (i64::MAX / 2) as f64;
         if self.0.is_infinite() {
             return f.write_str(if self.0 > 0.0 { "inf" } else { "-inf" });
         }
-        if self.0 == self.0.trunc() && self.0.abs() < EXACT_INTEGER {
+        if self.0 == self.0.trunc() && self.0.abs() <= EXACT_INTEGER {
             return write!(f, "{}", self.0 as i64);
         }
         // `{:e}` gives the shortest digits: d.ddde-7. They are laid out anew below.

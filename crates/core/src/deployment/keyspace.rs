@@ -323,7 +323,7 @@ impl Parser<'_> {
         let value = port.value as u16;
         let keyspace = earlier.iter().find(|keyspace| keyspace.redis_port == Some(value));
         let node = nodes.iter().find(|(_, node)| {
-            [&node.peer, &node.redis, &node.http]
+            [&node.peer, &node.redis, &node.grpc, &node.http]
                 .iter()
                 .any(|a| a.as_ref().is_some_and(|a| a.port() == value))
         });

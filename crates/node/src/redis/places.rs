@@ -1,7 +1,7 @@
 //! Scores as points on the earth, in replies.
 
 use super::reply::Reply;
-use isochrone_core::command::{Response, Score};
+use isochrone_core::command::{Response, Score, plain};
 use isochrone_core::geo::{Point, Unit};
 
 /// What is said of points.
@@ -107,14 +107,6 @@ fn length(distance: f64, reply: &mut Reply<'_>) {
 fn position(score: Score, reply: &mut Reply<'_>) {
     let Point { longitude, latitude } = Point::of_score(score);
     reply.array(2);
-    reply.decimal(degrees(longitude));
-    reply.decimal(degrees(latitude));
-}
-
-/// All digits that Redis writes of a long double, without zeros at the end.
-fn degrees(value: f64) -> String {
-    let text = format!("{value:.17}");
-    // With 17 decimals there is a point.
-    let text = text.trim_end_matches('0').trim_end_matches('.');
-    if text == "-0" { "0".to_owned() } else { text.to_owned() }
+    reply.decimal(plain(longitude));
+    reply.decimal(plain(latitude));
 }

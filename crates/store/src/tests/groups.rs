@@ -1,7 +1,7 @@
 use super::*;
 use isochrone_core::Export;
 use isochrone_core::command::{
-    Append, Claim, GroupChange, GroupRead, NewId, ReadFrom, StreamId, StreamLook, Trim, Trimming,
+    Append, Claim, GroupChange, GroupRead, NewId, ReadFrom, StreamId, StreamLook, StreamRead, Trim, Trimming,
 };
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -143,6 +143,37 @@ fn a_group_that_is_not_there_is_told_by_its_place_and_nothing_has_happened() {
     store.run(create("new", "g", true));
     store.run(change("new", GroupChange::Destroy { group: b("g") }));
     assert_eq!(store.run(Operation::Exists { keys: names("new") }), Response::Integer(1));
+}
+
+/// Who could not be told of them is given none: the answer would be lost, and they would be somebody's.
+#[test]
+fn nobody_is_given_more_than_can_be_told() {
+    let mut store = Store::default();
+    let value = Blob::from(vec![b'v'; 50 << 20]);
+    for millis in 1..=3 {
+        let fields = vec![(b("f"), value.clone())];
+        let append = Append { id: NewId::This(id(millis)), fields, only_if_exists: false, trimming: None };
+        store.run(Operation::XAdd { key: b("s"), append: Arc::new(append) });
+    }
+    store.run(create("s", "g", false));
+    let none = store.run(all_pending(None));
+    let too_long = Response::Error(Refusal::ReplyTooLong);
+    assert_eq!(store.run(read("a", None, 0)), too_long);
+    assert_eq!(store.run(all_pending(None)), none, "nobody was given any");
+    assert!(matches!(store.run(read("a", None, 2)), Response::Pairs(_)));
+    assert!(matches!(store.run(read("a", None, 2)), Response::Pairs(_)));
+    assert_eq!(store.run(read("a", Some(StreamId::MIN), 0)), too_long);
+    assert_eq!(store.run(claim("b", &[1, 2, 3], Claim::default())), too_long);
+    assert_eq!(store.run(claim("b", &[1, 1, 1, 1], Claim::default())), too_long);
+    // Whoever goes on behind what was told is told of a part.
+    let (group, consumer, start) = (b("g"), b("b"), id(0));
+    let all = GroupChange::ClaimFrom { group, consumer, start, count: 9, idle: 0, just_id: false };
+    let Response::Array(parts) = store.run(change("s", all)) else { panic!() };
+    let Response::Array(given) = &parts[1] else { panic!() };
+    assert_eq!((parts[0].clone(), given.len()), (Response::bulk(b"3-0"), 2));
+    let streams = vec![(b("s"), ReadFrom::After(StreamId::MIN))];
+    let whole = StreamRead { streams, count: 0, resolve: false };
+    assert_eq!(store.run(Operation::XRead { read: Arc::new(whole) }), too_long);
 }
 
 #[test]

@@ -104,6 +104,21 @@ fn counters() {
     assert_eq!(store.run(float("f", 0.2)), bulk("0.3"));
     assert_eq!(store.run(float("string", 0.2)), Refusal::NotFloat.into());
     assert_eq!(store.run(float("f", f64::INFINITY)), Refusal::NanOrInfinity.into());
+    // With 17 decimals at most, as there.
+    assert_eq!(store.run(float("small", 1e-20)), bulk("0"));
+    assert_eq!(store.run(float("long", 0.0000012345678901234)), bulk("0.00000123456789012"));
+}
+
+#[test]
+fn of_reads_in_a_transaction_only_those_are_refused_that_are_too_much() {
+    let mut store = Store::default();
+    let half = "x".repeat(isochrone_core::command::REPLY_MAX / 2 + 1_000);
+    store.run(set("large", &half));
+    store.run(set("small", "v"));
+    let operations = ["large", "large", "small"].map(get).into();
+    let answer = store.run(Operation::Transaction { watched: [].into(), operations });
+    let Response::Array(parts) = answer else { panic!() };
+    assert!(parts[0] == bulk(&half) && parts[1] == Refusal::ReplyTooLong.into() && parts[2] == bulk("v"));
 }
 
 #[test]

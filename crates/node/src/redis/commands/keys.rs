@@ -199,7 +199,7 @@ static OBJECT: &[Spec] = &[
         )
         .with_keys(SECOND)
         .differs(
-            "the name that Redis' default settings lead to for such contents; nothing here is kept that way",
+            "the name that the default settings of Redis 7.0 lead to for such contents; nothing here is kept that way",
         ),
     Group::Generic
         .data("object|freq", 3, READ, about("4.0.0", "key", "How often a key is used"), |args, _| {

@@ -607,7 +607,7 @@ fn combine_store(args: Args<'_>, combine: Combine, command: &'static str) -> Und
 const REPEATED_MAX: usize = 16;
 
 /// Refuses keys among which one is too often.
-fn repeated(keys: &[Blob]) -> Result<(), Complaint> {
+pub(super) fn repeated<'k>(keys: impl ExactSizeIterator<Item = &'k Blob>) -> Result<(), Complaint> {
     if keys.len() <= REPEATED_MAX {
         return Ok(());
     }
@@ -664,7 +664,7 @@ fn inputs(
         at += 1;
     }
     if weighted {
-        repeated(&keys)?;
+        repeated(keys.iter())?;
     }
     let inputs = keys.into_iter().zip(weights).collect();
     Ok((WeightedInputs { combine, inputs, aggregate }, with_scores))

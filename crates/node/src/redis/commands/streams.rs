@@ -1,6 +1,7 @@
 //! Streams and their consumer groups.
 
 use super::Understood;
+use super::sorted_sets::repeated;
 use crate::redis::args::{blob, is, number, pairs, positive, unsigned};
 use crate::redis::blocking::Patience;
 use crate::redis::catalog;
@@ -716,6 +717,7 @@ fn read(args: Args<'_>, _: &mut Given<'_>) -> Result<(Plan, Patience), Complaint
         Ok((blob(args.at(first + stream)), from))
     });
     let streams: Vec<_> = streams.collect::<Result<_, _>>()?;
+    repeated(streams.iter().map(|(key, _)| key))?;
     let resolve = patience.waits() && streams.iter().any(|(_, from)| *from == ReadFrom::Last);
     let operation = Operation::XRead { read: Arc::new(StreamRead { streams, count, resolve }) };
     Ok((Plan { operation, shape: Shape::Streams }, patience))
@@ -745,6 +747,7 @@ fn read_group(args: Args<'_>, _: &mut Given<'_>) -> Result<(Plan, Patience), Com
         Ok((blob(args.at(first + stream)), after))
     });
     let streams: Vec<_> = streams.collect::<Result<_, _>>()?;
+    repeated(streams.iter().map(|(key, _)| key))?;
     let keys = streams.iter().map(|(key, _)| key.clone()).collect();
     let grouped = Grouped { keys, group: group.clone(), absent: READING };
     let read = GroupRead { streams, group, consumer, count, forget, peek: false };

@@ -608,7 +608,7 @@ fn odd_spellings_are_read_as_redis_reads_them() {
               ask 0 k1 ZRange { key: "z", slice: Slice { selection: Index { start: 0, stop: -1 }, reverse: false, limit: None }, with_scores: false }
               ask 1 k1 ZRange { key: "z", slice: Slice { selection: Score { min: ScoreBound { score: 0, exclusive: false }, max: ScoreBound { score: 1, exclusive: false } }, reverse: false, limit: Some(Limit { offset: 5, count: -1 }) }, with_scores: false }
             > ZADD z 0x10 a -0X1.8p+1 b 0x.8 c +0x1p-2 d 0e5 e 0x1fffffffffffff8 f
-              ask 2 k1 ZAdd { key: "z", flags: ZAddFlags { condition: Always, scores: Any, changed: false }, members: [(16, "a"), (-3, "b"), (0.5, "c"), (0.25, "d"), (0, "e"), (144115188075855870, "f")] } in order
+              ask 2 k1 ZAdd { key: "z", flags: ZAddFlags { condition: Always, scores: Any, changed: false }, members: [(16, "a"), (-3, "b"), (0.5, "c"), (0.25, "d"), (0, "e"), (144115188075855872, "f")] } in order
             > SCAN 0 TYPE foo ; SCAN 0 TYPE STRING MATCH a*
               ask 3 k1 Scan { cursor: 0, count: 10, pattern: Some("[^\x00-\xff]"), kind: None } in order
               ask 4 k1 Scan { cursor: 0, count: 10, pattern: Some("a*"), kind: Some(String) } in order
