@@ -9,7 +9,7 @@ use campaign::Campaign;
 use isochrone_core::deployment::{Keyspace, Region};
 use isochrone_core::{Deployment, KeyspaceId, Span};
 use isochrone_plan::Client;
-use isochrone_sim::{FaultSet, Jitter, Record, SESSION_NUMBERS, Seeds};
+use isochrone_sim::{FaultKind, FaultSet, Jitter, Record, SESSION_NUMBERS, Seeds};
 use isochrone_workload::trial::Terms;
 use isochrone_workload::{Recorder, Window, Workload};
 use serde::Serialize;
@@ -118,6 +118,8 @@ fn rows(deployment: &Deployment, space: &Keyspace, recorder: &Recorder) -> Vec<R
 
 /// More requests a second than this leave no time between two.
 const RATE_MAX: f64 = 1e8;
+/// Percent of the longest delay that `--jitter` adds at most.
+const JITTER_MAX: f64 = 10_000.0;
 
 fn seeds(arguments: &Sim) -> Seeds {
     let cores = || std::thread::available_parallelism().map_or(1, usize::from);
@@ -229,6 +231,9 @@ fn terms<W>(
         terms.rate = Some(rate / sessions as f64);
         terms.requests_max = u64::MAX;
     }
+    if !(0.0..=JITTER_MAX).contains(&arguments.jitter) {
+        bail!(Usage(format!("--jitter {}: it is a percentage, from 0 to {JITTER_MAX}", arguments.jitter)));
+    }
     if arguments.jitter > 0.0 {
         let longest =
             deployment.nodes().iter().flat_map(|a| deployment.nodes().iter().map(move |b| (a.id, b.id)));
@@ -236,8 +241,14 @@ fn terms<W>(
         terms.jitter =
             Jitter::Uniform(Span::from_nanos((longest.as_nanos() as f64 * arguments.jitter / 100.0) as u64));
     }
+    let chosen = |kinds: &[FaultKind]| kinds.iter().any(|kind| faults.contains(*kind));
     if let Some(sync) = arguments.sync {
         terms.sync = sync;
+    } else if chosen(&[FaultKind::FsyncError, FaultKind::DiskTorn, FaultKind::DiskCorrupt])
+        && !chosen(&[FaultKind::DiskSlow, FaultKind::Tears])
+    {
+        // They strike what is not synced yet, and nothing else takes these disks any time.
+        terms.sync = Span::from_millis(1);
     }
     if arguments.cpu {
         terms.cost = crate::calibrated::COST;
@@ -319,11 +330,11 @@ fn replay(arguments: &Sim, seed: u64) -> String {
     flag("records", arguments.records.map(|n| n.to_string()));
     flag("zipf", arguments.zipf.map(|n| n.to_string()));
     flag("rate", arguments.rate.map(|n| n.to_string()));
-    flag("duration", arguments.duration.map(|span| span.to_string()));
+    flag("duration", arguments.duration.map(|span| format!("{}ns", span.as_nanos())));
     flag("seed", Some(seed.to_string()));
     flag("faults", Some(arguments.faults.clone()));
     flag("jitter", (arguments.jitter > 0.0).then(|| arguments.jitter.to_string()));
-    flag("sync", arguments.sync.map(|span| span.to_string()));
+    flag("sync", arguments.sync.map(|span| format!("{}ns", span.as_nanos())));
     flag("moves", (arguments.moves > 0).then(|| arguments.moves.to_string()));
     flag("partitions", arguments.partitions.map(|n| n.to_string()));
     flag("plant", arguments.plant.clone());

@@ -125,10 +125,10 @@ impl Keyspace {
     /// It had no effect: there is no such keyspace, the user may not, or it was aborted until its time was up.
     pub async fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<Written<()>, Error> {
         let message = v1::PutRequest { keyspace: self.name(), key: bytes(key), value: bytes(value) };
-        let (_, mut caller) = self.nodes.current();
+        let (place, mut caller) = self.nodes.current();
         match caller.put(call::within(message, TIME)).await {
             Ok(answer) => Ok(written(answer.into_inner().unknown, ())),
-            Err(status) => self.lost(&status),
+            Err(status) => self.lost(place, &status),
         }
     }
 
@@ -138,13 +138,13 @@ impl Keyspace {
     /// As [`Keyspace::put`].
     pub async fn delete(&self, key: impl AsRef<[u8]>) -> Result<Written<bool>, Error> {
         let message = v1::DeleteRequest { keyspace: self.name(), key: bytes(key) };
-        let (_, mut caller) = self.nodes.current();
+        let (place, mut caller) = self.nodes.current();
         match caller.delete(call::within(message, TIME)).await {
             Ok(answer) => {
                 let v1::DeleteResponse { unknown, existed } = answer.into_inner();
                 Ok(written(unknown, existed))
             }
-            Err(status) => self.lost(&status),
+            Err(status) => self.lost(place, &status),
         }
     }
 
@@ -159,13 +159,13 @@ impl Keyspace {
     ) -> Result<Written<Reply>, Error> {
         let words = words.into_iter().map(bytes).collect();
         let message = v1::ExecuteRequest { keyspace: self.name(), words };
-        let (_, mut caller) = self.nodes.current();
+        let (place, mut caller) = self.nodes.current();
         match caller.execute(call::within(message, TIME)).await {
             Ok(answer) => {
                 let v1::ExecuteResponse { unknown, reply } = answer.into_inner();
                 Ok(written(unknown, reply.map_or(Reply::Null, Reply::of)))
             }
-            Err(status) => self.lost(&status),
+            Err(status) => self.lost(place, &status),
         }
     }
 
@@ -173,13 +173,12 @@ impl Keyspace {
         self.name.as_ref().to_owned()
     }
 
-    /// What a call that is not to be repeated has come to. The next one goes to another node.
-    fn lost<T>(&self, status: &Status) -> Result<Written<T>, Error> {
+    /// What a call to the node at this place has come to that is not to be repeated. The next one goes to another.
+    fn lost<T>(&self, place: usize, status: &Status) -> Result<Written<T>, Error> {
         match meaning(status) {
             Meaning::Refused(error) => Err(error),
             Meaning::TryAgain => Err(Error::refused(status)),
             Meaning::Lost(why) => {
-                let (place, _) = self.nodes.current();
                 self.nodes.avoid(place);
                 Ok(Written::Unknown(why))
             }

@@ -209,10 +209,13 @@ fn configured(
     let chosen = keyspace.leader.or_else(|| led.then(|| leader(deployment, keyspace)));
     let region = |id: NodeId| deployment.node(id).region;
     let named = chosen.map(|id| deployment.region(region(id)).name.clone());
+    // Domino's answers have a row each.
+    let reply = format!("reply = {}", keyspace.parameters.read().text("reply", "execute"));
     let mean = |leader: Option<RegionId>| {
         let same = |row: &&Row| {
             row.rank.is_some()
                 && row.protocol == keyspace.protocol
+                && (row.protocol != "domino" || row.case == Some(&*reply))
                 && (row.leader.is_none() || row.leader == leader)
         };
         rows.iter().find(same).map(|row| row.mean(demand))

@@ -204,6 +204,18 @@ fn a_configured_leader_that_is_slower_is_said() {
 }
 
 #[test]
+fn what_is_configured_of_domino_is_its_answer() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deployments");
+    let text = std::fs::read_to_string(format!("{folder}/five-regions.toml")).unwrap();
+    for (reply, mean) in [("", 255.0), ("\nparameters = { reply = \"commit\" }", 126.4)] {
+        let text = text.replace("protocol = \"multipaxos\"", &format!("protocol = \"domino\"{reply}"));
+        let deployment = Deployment::parse(&text, "x.toml", Path::new(folder), &Known::names(&["domino"]));
+        let plan = planned(&deployment.unwrap());
+        assert_eq!(plan.configured.mean_ms, Some(mean), "{reply}");
+    }
+}
+
+#[test]
 fn partitions_are_led_in_turn_and_the_mean_is_over_them() {
     let text =
         std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../deployments/three-regions.toml"));

@@ -38,7 +38,7 @@ pub(crate) struct Load {
 pub(crate) struct Measured {
     /// Latencies by region, of what was answered without an error.
     pub(crate) recorder: Recorder,
-    /// Requests answered with an error.
+    /// Requests answered with an error, and those that could not be asked.
     pub(crate) errors: u64,
     /// Requests whose connection broke before the answer.
     pub(crate) unknown: u64,
@@ -109,22 +109,17 @@ pub(crate) fn run(
     let mut events = Events::with_capacity(1024);
     let origin = SystemInstant::now();
     let now = || Instant::from_nanos(origin.elapsed().as_nanos() as u64);
-    let begin = now();
-    let window = Window::middle(begin, load.duration);
-    let end = begin + load.duration;
-    let give_up = end + Span::from_secs(10);
-    let mut measured = Measured { recorder: Recorder::new(window), errors: 0, unknown: 0, first_error: None };
     let mut seeds = Random::seeded(load.seed);
     let mut connections = Vec::new();
     for number in 0..load.clients {
         let (address, region) = load.endpoints[number as usize % load.endpoints.len()];
-        let mut random = seeds.fork();
+        let random = seeds.fork();
         let mut connection = Connection {
             address,
             region,
             stream: None,
             session: load.workload.session(number, load.clients, seeds.fork()),
-            next_due: load.pace.first(begin, &mut random),
+            next_due: Instant::ZERO,
             random,
             life: 0,
             sequence: 0,
@@ -132,7 +127,7 @@ pub(crate) fn run(
             out: Vec::new(),
             written: 0,
             pending: VecDeque::new(),
-            retry_at: begin,
+            retry_at: Instant::ZERO,
             writable_wanted: false,
         };
         match connection.connect(number as usize, &poll, load) {
@@ -141,6 +136,15 @@ pub(crate) fn run(
             connected => connected?,
         }
         connections.push(connection);
+    }
+    // To connect takes a while, and so does to sum up Zipf's constant: neither is a part of what is measured.
+    let begin = now();
+    let window = Window::middle(begin, load.duration);
+    let end = begin + load.duration;
+    let give_up = end + Span::from_secs(10);
+    let mut measured = Measured { recorder: Recorder::new(window), errors: 0, unknown: 0, first_error: None };
+    for connection in &mut connections {
+        connection.next_due = load.pace.first(begin, &mut connection.random);
     }
 
     let mut scratch = vec![0u8; 1 << 16];
@@ -205,6 +209,16 @@ pub(crate) fn run(
     }
     let at = now();
     for (number, connection) in connections.iter_mut().enumerate() {
+        // What was due while there was no connection was not asked at all, and would be missing in the figures.
+        while let Pace::Open { .. } = load.pace
+            && connection.stream.is_none()
+            && connection.next_due < end
+        {
+            measured.errors += 1;
+            let text = || format!("there was no connection to {}", connection.address);
+            measured.first_error.get_or_insert_with(text);
+            connection.next_due = load.pace.next(connection.next_due, at, &mut connection.random);
+        }
         connection.lose(number, at, &mut measured, &mut witness);
     }
     progress(1.0);
