@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 /// Bytes of commands, or of answers, that go as one message, unless one alone has more: far below what a frame between
 /// nodes may have, which a turn may exceed where values are large, and all the more what is asked again at once.
-const PART: usize = 8 << 20;
+pub(crate) const PART: usize = 8 << 20;
 
 /// Sends a list in parts that fit a frame.
 pub(crate) fn in_parts<T: Serialize>(mut list: Vec<T>, mut send: impl FnMut(Vec<T>)) {

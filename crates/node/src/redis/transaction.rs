@@ -278,19 +278,18 @@ pub(crate) fn carry_out(items: &mut [Item], state: &mut State, context: &mut Con
     let mut left = REPLY_MAX;
     for item in items {
         if let Item::Local(answer, kept) = item {
-            let bytes = if left > 0 {
-                answer_now(*answer, state, kept.at(0), context)
-            } else {
-                let mut bytes = Vec::new();
-                Reply::new(&mut bytes, state.version)
-                    .error(Complaint::text(Refusal::ReplyTooLong.to_string()));
-                bytes
-            };
+            let answer = if left > 0 { *answer } else { too_long };
+            let bytes = answer_now(answer, state, kept.at(0), context);
             left = left.saturating_sub(bytes.len());
             *item = Item::Done(bytes);
         }
     }
     state.executing = None;
+}
+
+/// In the place of a reply for which there is no room.
+fn too_long(_: &mut State, _: Args<'_>, _: &mut Context<'_>, _: &mut Reply<'_>) -> Result<(), Complaint> {
+    Err(Complaint::text(Refusal::ReplyTooLong.to_string()))
 }
 
 /// The reply of what the node itself does.

@@ -4,6 +4,7 @@ use super::message::{Message, Name, Note, Outcome, Timer, Values};
 use super::order::{Order, Role, digest};
 use super::rule::{self, Pick, Standing};
 use super::{Learners, Mutation};
+use crate::message::PART;
 use crate::order::Ordered;
 use isochrone_core::{
     Ballot, ClientId, CommandId, Count, Effects, Instant, ProcessId, ReplicaId, ReplicaSet, Slot, Suspicion,
@@ -11,9 +12,6 @@ use isochrone_core::{
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
-
-/// Bytes of commands in an index at most, unless one alone has more: all of them go as one message.
-pub(super) const INDEX_BYTES: usize = 8 << 20;
 
 /// One coordinator's time.
 #[derive(Clone, Hash, Debug)]
@@ -235,7 +233,7 @@ impl<V: Ordered> Order<V> {
                 let mut bytes: usize = values.iter().map(wire::encoded_size).sum();
                 while reign.sealed == Some(slot)
                     && values.len() < self.parameters.batch_commands
-                    && bytes < INDEX_BYTES
+                    && bytes < PART
                     && let Some(waiting) = reign.waiting.pop_front()
                 {
                     if waiting.id().is_none() || values.iter().all(|value| value.id() != waiting.id()) {

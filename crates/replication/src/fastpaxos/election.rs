@@ -2,15 +2,16 @@
 //! times).
 
 use super::Mutation;
-use super::coordinator::{INDEX_BYTES, Reign};
+use super::coordinator::Reign;
 use super::message::{Message, Name, Note, Promised, Record, Timer, Values, Vote};
 use super::order::{Order, Role, Task, digest};
 use super::rule::{self, Pick};
 use crate::election::Gathering;
+use crate::message::in_parts;
 use crate::order::{Member, Order as _, Ordered};
 use crate::request::{Change, Refusal};
 use isochrone_core::{
-    Admit, Ballot, CommandId, Count, Effects, Instant, ProcessId, ReplicaId, Slot, Span, Tally, Ticket, wire,
+    Admit, Ballot, CommandId, Count, Effects, Instant, ProcessId, ReplicaId, Slot, Span, Tally, Ticket,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -95,18 +96,12 @@ impl<V: Ordered> Campaign<V> {
             }
         }
         let mut floor = behind;
-        let mut losers = losers.into_iter().peekable();
-        while losers.peek().is_some() {
-            let (mut values, mut bytes) = (Vec::new(), 0);
-            while values.len() < batch
-                && bytes < INDEX_BYTES
-                && let Some(value) = losers.next()
-            {
-                bytes += wire::encoded_size(&value);
-                values.push(value);
-            }
-            forced.insert(floor, Arc::from(values));
-            floor = floor.next();
+        for batch in losers.chunks(batch) {
+            // All of an index go as one message.
+            in_parts(batch.to_vec(), |values| {
+                forced.insert(floor, Arc::from(values));
+                floor = floor.next();
+            });
         }
         Adopted { entries: forced.into_iter().collect(), floor }
     }

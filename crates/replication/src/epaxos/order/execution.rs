@@ -256,17 +256,13 @@ impl<V: Ordered> Order<V> {
         }
         self.serial += 1;
         self.trimmed = self.serial;
+        // Whether the peer has given it up is not known: whoever let it stand for others is linked anew, to those.
+        let over: Vec<InstanceId> = self.leaning.keys().copied().filter(|id| self.is_executed(*id)).collect();
+        let again: Vec<InstanceId> = over.into_iter().flat_map(|id| self.unlean(id, true)).collect();
         let (spaces, me) = (&self.spaces, self.me);
         let executed = |id: &InstanceId| spaces[id.leader()].is_executed(id.number);
         self.pending.retain(|id, _| !executed(id));
         self.drives.retain(|id, _| !executed(id));
-        // Whether the peer has given it up is not known: whoever let it stand for others is linked anew, to those.
-        let mut again: Vec<InstanceId> =
-            self.leaning.extract_if(.., |id, _| executed(id)).flat_map(|(_, leaning)| leaning).collect();
-        again.sort_unstable();
-        again.dedup();
-        again.retain(|id| !executed(id));
-        again.iter().for_each(|id| self.graph.reopen(*id));
         self.graph.retain(|id| !executed(id));
         if let Some(space) = spaces.get(me) {
             self.flights.retain(|number, _| !space.is_executed(*number));
