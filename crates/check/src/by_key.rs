@@ -2,10 +2,11 @@
 //!
 //! A history of operations on several keys may be linearizable on each of them and not as a whole: two writes of
 //! different keys, one after the other, and between them in the other order one of both. So what touches several keys is
-//! taken apart: writes and reads of several keys are one of each key. Of a copy the target is left out, since nobody
-//! says what it was given; its source was read, and nothing is known of the answer.
+//! taken apart: writes and reads of several keys are one of each key. Of a copy the source was read, and nothing is known of
+//! the answer; what its target was given nobody says, so a key's history is looked at up to the first copy onto it: what is
+//! linearizable is so up to every moment.
 
-use rustc_hash::FxHashSet;
+use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
 use crate::history::{History, Operation, Outcome, Value};
@@ -27,18 +28,32 @@ pub fn check_by_key(history: &History, budget: &Budget<'_>) -> Result<Report, Ch
 
 fn taken_apart(history: &History) -> History {
     let several = |operation: &&Operation| operation.keys.len() > 1 && operation.outcome != Outcome::Failed;
-    let mut unsaid: FxHashSet<Arc<str>> = FxHashSet::default();
+    // From when on nobody knows what a key holds.
+    let mut ends: FxHashMap<Arc<str>, u64> = FxHashMap::default();
     for operation in history.operations.iter().filter(several) {
         let unchanged = operation.value == Some(Value::Integer(0));
-        match &*operation.op {
-            "mset" | "mget" => {}
-            "copy" if unchanged => {}
-            "copy" => unsaid.extend(operation.keys.last().cloned()),
-            _ => unsaid.extend(operation.keys.iter().cloned()),
+        let unsaid = match &*operation.op {
+            "mset" | "mget" => &[],
+            "copy" if unchanged => &[],
+            "copy" => &operation.keys[operation.keys.len() - 1..],
+            _ => &operation.keys[..],
+        };
+        for key in unsaid {
+            let end = ends.entry(Arc::clone(key)).or_insert(operation.invoked);
+            *end = operation.invoked.min(*end);
         }
     }
-    let parts = history.operations.iter().flat_map(parts);
-    parts.filter(|part| !unsaid.contains(&part.keys[0])).collect()
+    let before = |part: Operation| {
+        let Some(end) = ends.get(&part.keys[0]) else { return Some(part) };
+        match part.returned {
+            _ if part.invoked >= *end => None,
+            Some(returned) if returned < *end => Some(part),
+            _ if part.outcome == Outcome::Failed => None,
+            // Not over then.
+            _ => Some(Operation { outcome: Outcome::Unknown, returned: None, value: None, ..part }),
+        }
+    };
+    history.operations.iter().flat_map(parts).filter_map(before).collect()
 }
 
 /// One operation of each key. A copy, and whatever else is not known, has read it, which deletes what has expired.

@@ -79,8 +79,8 @@ impl SessionReport {
 /// that the operations of a session took effect in its order.
 ///
 /// It looks at keys used in one of two ways, and at no others:
-/// - *lists of tokens*: only `rpush` (or only `lpush`) of tokens that are pushed once each, `lpop`, `rpop`, `lrange 0
-///   -1` and `llen`;
+/// - *lists of tokens*: only `rpush` and `lpush` of tokens that are pushed once each, `lpop`, `rpop`, `lrange 0 -1` and
+///   `llen`; the order of a session is seen where all is pushed at one end;
 /// - *counters*: only `incr` and `incrby` with positive amounts, and `get`.
 #[must_use]
 pub fn once(history: &History) -> SessionReport {
@@ -166,9 +166,7 @@ fn check_tokens(key: &str, operations: &[(usize, &Operation)], report: &mut Sess
             }
         }
     }
-    if left && right {
-        return;
-    }
+    let ordered = !(left && right);
     report.checked += pushes.len();
     let pops = operations.iter().filter(|(_, operation)| matches!(&*operation.op, "lpop" | "rpop"));
     let mut popped: BTreeMap<&str, (usize, &Operation)> = BTreeMap::new();
@@ -199,7 +197,7 @@ fn check_tokens(key: &str, operations: &[(usize, &Operation)], report: &mut Sess
         if left {
             tokens.reverse();
         }
-        check_list(key, *index, operation, &tokens, &pushes, report);
+        check_list(key, *index, operation, (&tokens, ordered), &pushes, report);
         let present: BTreeSet<&str> = tokens.into_iter().collect();
         for (token, (pushed, push, _)) in &pushes {
             let acknowledged = push.outcome == Outcome::Ok
@@ -247,12 +245,12 @@ fn check_token(
     }
 }
 
-/// Checks one reading of a list, oldest push first.
+/// Checks one reading of a list, oldest push first where it is ordered.
 fn check_list(
     key: &str,
     index: usize,
     read: &Operation,
-    tokens: &[&str],
+    (tokens, ordered): (&[&str], bool),
     pushes: &BTreeMap<&str, (usize, &Operation, usize)>,
     report: &mut SessionReport,
 ) {
@@ -273,7 +271,7 @@ fn check_list(
             report.blame(SessionViolationKind::Invented, key, &[*pushed, index], reason);
         }
         // What was given up on may happen late.
-        if push.outcome != Outcome::Ok {
+        if push.outcome != Outcome::Ok || !ordered {
             continue;
         }
         let now = (push.sequence, *place, *pushed);

@@ -220,9 +220,9 @@ pub struct Sim {
     /// Threads for --seeds [default: the machine's cores]
     #[arg(long, value_name = "T", requires = "seeds", conflicts_with = "seed", value_parser = crate::learn::arguments::threads)]
     pub threads: Option<NonZeroUsize>,
-    /// Delays jitter by up to this share of themselves, percent
-    #[arg(long, value_name = "PCT", default_value_t = 0.0)]
-    pub jitter: f64,
+    /// Delays jitter by up to this share of the longest, percent [default: none without faults, drawn with them]
+    #[arg(long, value_name = "PCT")]
+    pub jitter: Option<f64>,
     /// Time of one disk sync, e.g. 500us [default: none without faults, drawn with them]
     #[arg(long, value_name = "TIME", value_parser = span)]
     pub sync: Option<Span>,

@@ -76,11 +76,10 @@ fn authority(out: &Path, cluster: &str, days: u32) -> anyhow::Result<Issued> {
         Ok(text) => text,
         Err(error) if error.kind() == ErrorKind::NotFound => {
             if key.exists() {
-                bail!(
-                    "{}: a key without its certificate {}; put the certificate back, or move the key away for a new authority",
-                    key.display(),
-                    ca.display()
-                );
+                let wrong = format!("{}: a key without its certificate {}", key.display(), ca.display());
+                bail!(Usage(format!(
+                    "{wrong}\n  put the certificate back, or move the key away for a new authority"
+                )));
             }
             // It outlives what it signs: exchanging it means exchanging every pair.
             let new = cert::authority(cluster, days.saturating_mul(10).clamp(days, 36_500))?;
@@ -94,10 +93,8 @@ fn authority(out: &Path, cluster: &str, days: u32) -> anyhow::Result<Issued> {
         }
     };
     if !certificate.starts_with(&head) {
-        bail!(
-            "{}: not the authority of cluster {cluster:?}; choose another --out, or correct `cluster` in the file",
-            ca.display()
-        );
+        let wrong = format!("{}: not the authority of cluster {cluster:?}", ca.display());
+        bail!(Usage(format!("{wrong}\n  choose another --out, or correct `cluster` in the file")));
     }
     let text = fs::read_to_string(&key).map_err(|error| {
         let wrong =

@@ -112,10 +112,15 @@ pub(crate) fn create(path: &Path) -> Result<File, Usage> {
     })
 }
 
+/// A file could not be written to its end: no verdict is to be read from the exit status then.
+pub(crate) fn unwritable(path: &Path, cause: &io::Error) -> Usage {
+    let wrong = format!("{}: cannot be written: {cause}", path.display());
+    Usage(format!("{wrong}\n  free space there, or name a file on another disk"))
+}
+
 /// Writes such a file, and says so.
 pub(crate) fn write(path: &Path, text: &str) -> anyhow::Result<()> {
-    let cannot = |cause: io::Error| anyhow::anyhow!("{}: cannot be written: {cause}", path.display());
-    create(path)?.write_all(text.as_bytes()).map_err(cannot)?;
+    create(path)?.write_all(text.as_bytes()).map_err(|cause| unwritable(path, &cause))?;
     say(format_args!("wrote {}", path.display()));
     Ok(())
 }

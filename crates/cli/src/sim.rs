@@ -4,7 +4,7 @@ use crate::arguments::{Format, Sim};
 use crate::output::{Row, print_json, print_text, table};
 use crate::protocols::{self, Runs};
 use crate::{Status, Usage, output};
-use anyhow::{Context, bail};
+use anyhow::bail;
 use campaign::Campaign;
 use isochrone_core::deployment::{Keyspace, Region};
 use isochrone_core::{Deployment, KeyspaceId, Span};
@@ -117,7 +117,7 @@ fn rows(deployment: &Deployment, space: &Keyspace, recorder: &Recorder) -> Vec<R
 }
 
 /// More requests a second than this leave no time between two.
-const RATE_MAX: f64 = 1e8;
+pub(crate) const RATE_MAX: f64 = 1e8;
 /// Percent of the longest delay that `--jitter` adds at most.
 const JITTER_MAX: f64 = 10_000.0;
 
@@ -231,15 +231,18 @@ fn terms<W>(
         terms.rate = Some(rate / sessions as f64);
         terms.requests_max = u64::MAX;
     }
-    if !(0.0..=JITTER_MAX).contains(&arguments.jitter) {
-        bail!(Usage(format!("--jitter {}: it is a percentage, from 0 to {JITTER_MAX}", arguments.jitter)));
-    }
-    if arguments.jitter > 0.0 {
-        let longest =
-            deployment.nodes().iter().flat_map(|a| deployment.nodes().iter().map(move |b| (a.id, b.id)));
-        let longest = longest.map(|(a, b)| deployment.one_way(a, b)).max().unwrap_or_default();
-        terms.jitter =
-            Jitter::Uniform(Span::from_nanos((longest.as_nanos() as f64 * arguments.jitter / 100.0) as u64));
+    let longest =
+        deployment.nodes().iter().flat_map(|a| deployment.nodes().iter().map(move |b| (a.id, b.id)));
+    let longest = longest.map(|(a, b)| deployment.one_way(a, b)).max().unwrap_or_default();
+    match arguments.jitter {
+        Some(jitter) if !(0.0..=JITTER_MAX).contains(&jitter) => {
+            bail!(Usage(format!("--jitter {jitter}: it is a percentage, from 0 to {JITTER_MAX}")));
+        }
+        Some(jitter) => {
+            let most = Span::from_nanos((longest.as_nanos() as f64 * jitter / 100.0) as u64);
+            terms.jitter = if most == Span::ZERO { Jitter::None } else { Jitter::Uniform(most) };
+        }
+        None => terms.varied = (!faults.is_empty()).then_some(longest),
     }
     let chosen = |kinds: &[FaultKind]| kinds.iter().any(|kind| faults.contains(*kind));
     if let Some(sync) = arguments.sync {
@@ -308,7 +311,7 @@ fn write_history(
 ) -> anyhow::Result<()> {
     let Some(path) = &arguments.history else { return Ok(()) };
     let file = output::create(path)?;
-    write(std::io::BufWriter::new(file)).with_context(|| format!("{}", path.display()))?;
+    write(std::io::BufWriter::new(file)).map_err(|cause| output::unwritable(path, &cause))?;
     output::say(format_args!("wrote {}", path.display()));
     Ok(())
 }
@@ -333,7 +336,7 @@ fn replay(arguments: &Sim, seed: u64) -> String {
     flag("duration", arguments.duration.map(|span| format!("{}ns", span.as_nanos())));
     flag("seed", Some(seed.to_string()));
     flag("faults", Some(arguments.faults.clone()));
-    flag("jitter", (arguments.jitter > 0.0).then(|| arguments.jitter.to_string()));
+    flag("jitter", arguments.jitter.map(|jitter| jitter.to_string()));
     flag("sync", arguments.sync.map(|span| format!("{}ns", span.as_nanos())));
     flag("moves", (arguments.moves > 0).then(|| arguments.moves.to_string()));
     flag("partitions", arguments.partitions.map(|n| n.to_string()));
@@ -348,7 +351,8 @@ fn replay(arguments: &Sim, seed: u64) -> String {
 }
 
 fn quoted(word: &str) -> String {
-    if word.contains(' ') { format!("'{word}'") } else { word.to_owned() }
+    let plain = |c: char| c.is_alphanumeric() || "_./=,:-".contains(c);
+    if word.chars().all(plain) { word.to_owned() } else { format!("'{}'", word.replace('\'', r"'\''")) }
 }
 
 fn show(printed: &Printed) -> String {

@@ -33,6 +33,8 @@ const ANNOUNCED_BYTES: usize = 4 << 10;
 
 /// Messages that wait to be handed over, at most; beyond that nothing is published.
 const MAIL_MAX: usize = 1 << 20;
+/// What is told in one round of the loop at most, so that heartbeats do not wait behind it.
+const MAIL_PER_ROUND: usize = 20_000;
 
 /// Bytes of what is told at once to those who monitor, at most; beyond that they are closed.
 pub(crate) const SEEN_MAX: usize = 64 << 20;
@@ -126,6 +128,7 @@ pub struct Hub {
 struct Member {
     channels: BTreeSet<Blob>,
     patterns: BTreeSet<Blob>,
+    channel_bytes: usize,
     pattern_bytes: usize,
     waits: BTreeMap<(KeyspaceId, Blob), Told>,
     /// It waits for copies.
@@ -175,12 +178,12 @@ impl Hub {
     /// Subscribes a connection.
     pub fn subscribe(&mut self, connection: u64, topic: Topic, name: &Blob) {
         let member = self.members.entry(connection).or_default();
-        let (own, all) = match topic {
-            Topic::Channel => (&mut member.channels, &mut self.channels),
-            Topic::Pattern => (&mut member.patterns, &mut self.patterns),
+        let (own, bytes, all) = match topic {
+            Topic::Channel => (&mut member.channels, &mut member.channel_bytes, &mut self.channels),
+            Topic::Pattern => (&mut member.patterns, &mut member.pattern_bytes, &mut self.patterns),
         };
-        if own.insert(name.clone()) && matches!(topic, Topic::Pattern) {
-            member.pattern_bytes += name.len();
+        if own.insert(name.clone()) {
+            *bytes += name.len();
         }
         all.entry(name.clone()).or_default().insert(connection);
     }
@@ -188,20 +191,23 @@ impl Hub {
     /// Ends a subscription, if there is one.
     pub fn unsubscribe(&mut self, connection: u64, topic: Topic, name: &Blob) {
         let Some(member) = self.members.get_mut(&connection) else { return };
-        let (own, all) = match topic {
-            Topic::Channel => (&mut member.channels, &mut self.channels),
-            Topic::Pattern => (&mut member.patterns, &mut self.patterns),
+        let (own, bytes, all) = match topic {
+            Topic::Channel => (&mut member.channels, &mut member.channel_bytes, &mut self.channels),
+            Topic::Pattern => (&mut member.patterns, &mut member.pattern_bytes, &mut self.patterns),
         };
-        if own.remove(name) && matches!(topic, Topic::Pattern) {
-            member.pattern_bytes -= name.len();
+        if own.remove(name) {
+            *bytes -= name.len();
         }
         strike(all, name, connection);
         self.forget_idle(connection);
     }
 
-    /// Bytes of all patterns that a connection has subscribed to.
-    pub fn pattern_bytes(&self, connection: u64) -> usize {
-        self.members.get(&connection).map_or(0, |member| member.pattern_bytes)
+    /// Bytes of all channels, or patterns, that a connection has subscribed to.
+    pub fn bytes(&self, connection: u64, topic: Topic) -> usize {
+        self.members.get(&connection).map_or(0, |member| match topic {
+            Topic::Channel => member.channel_bytes,
+            Topic::Pattern => member.pattern_bytes,
+        })
     }
 
     /// What a connection has subscribed to.
@@ -522,10 +528,11 @@ impl Hub {
         }
     }
 
-    /// What connections are to be told, in order.
+    /// What connections are to be told, in order; what a round has no time for stays.
     pub fn take_mail(&mut self) -> VecDeque<(u64, Notice)> {
         self.tell_monitors();
-        std::mem::take(&mut self.mail)
+        let rest = self.mail.split_off(self.mail.len().min(MAIL_PER_ROUND));
+        std::mem::replace(&mut self.mail, rest)
     }
 
     /// Whether a connection is to be told something.
@@ -601,7 +608,10 @@ mod tests {
         hub.subscribe(1, Topic::Channel, &"c".into());
         let published = (0..MAIL_MAX + 9).filter(|_| hub.publish("c".into(), "m".into()).is_some()).count();
         assert_eq!(published, MAIL_MAX);
-        assert_eq!(hub.take_mail().len(), MAIL_MAX);
+        assert_eq!(hub.take_mail().len(), MAIL_PER_ROUND);
+        let rest =
+            std::iter::repeat_with(|| hub.take_mail().len()).take_while(|count| *count > 0).sum::<usize>();
+        assert_eq!(rest, MAIL_MAX - MAIL_PER_ROUND);
         assert_eq!(hub.publish("c".into(), "m".into()), Some(1));
         let bytes: usize = hub.take_news().len() * size_of::<News>();
         assert!(bytes <= NEWS_MAX + size_of::<News>());

@@ -339,6 +339,9 @@ impl Shard {
 
     /// Delivers local mail until there is none; false where the budget ran out first.
     fn deliver(&mut self, budget: &mut usize) -> bool {
+        if *budget == 0 {
+            return self.io.local.is_empty();
+        }
         while let Some(mail) = self.io.local.pop_front() {
             let Some(&index) = self.by_id.get(&mail.to) else {
                 self.misaddressed += 1;

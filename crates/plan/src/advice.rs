@@ -259,6 +259,10 @@ fn reason(matrix: &Matrix, rows: &[Row], best: &Row, demand: &Demand) -> String 
     } else {
         format!("the lowest mean, with {} as low", label(next))
     };
+    // Its answers wait for what was given a slot before, unless they are of the commit.
+    if best.protocol == "sdpaxos" {
+        reason += "; while other regions write, with reply = \"commit\"";
+    }
     // EPaxos pays for interference: say from which share on something else is faster.
     let conflict = rows.iter().find(|row| row.case == Some("conflict"));
     if let (Some("no conflict"), Some(slow)) = (best.case, conflict) {

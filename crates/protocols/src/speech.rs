@@ -71,11 +71,14 @@ fn orders<F: Family>(placement: &Placement<Store, F>, random: &mut Random) -> Ve
         // At most 1,024.
         partitions => PartitionId(random.below(u64::from(partitions)) as u16),
     };
-    let member = nodes[random.below(placement.replicas.len() as u64) as usize];
-    let change = match (random.below(4), placement.spares.first()) {
+    // Who is a member by now is not known here: who is none is refused.
+    let member = nodes[random.below(nodes.len() as u64) as usize];
+    let change = match (random.below(6), placement.spares.first()) {
         (0 | 1, Some(&spare)) => Change::Add(spare),
+        (3, _) => Change::Add(member),
         // A group of one or two would take the meaning from all later faults.
         (2, _) if placement.replicas.len() > 3 || random.chance(0.5) => Change::Remove(member),
+        (4, _) => Change::Resign,
         _ => Change::Lead(member),
     };
     nodes

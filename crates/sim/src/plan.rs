@@ -255,7 +255,8 @@ impl Draw<'_> {
             }
             _ => {
                 let most = match kind {
-                    FaultKind::PowerLoss | FaultKind::RegionLoss | FaultKind::Membership => 3,
+                    FaultKind::PowerLoss | FaultKind::RegionLoss => 3,
+                    FaultKind::Membership => 6,
                     FaultKind::Crash | FaultKind::ClientCrash => 8,
                     _ => 4,
                 };

@@ -106,10 +106,10 @@ impl Store {
         self.keys.is_empty()
     }
 
-    /// A number that replicas with equal states agree on, and others practically never: the sum of the keys'
+    /// A number that replicas that serve equal keys agree on, and others practically never: the sum of the keys'
     /// versions, each a hash of the commands that changed the key since it was made, with their stamps.
     /// It is kept up to date, so asking for it costs nothing; commands that do not conflict may be
-    /// executed in any order.
+    /// executed in any order. What moves have under way is not in it.
     pub fn digest(&self) -> u64 {
         self.digest
     }

@@ -240,6 +240,12 @@ impl Turn<'_> {
             return Ok(Response::Nil);
         }
         self.store().view::<List>(target)?;
+        let end = |list: &List| match from {
+            Side::Left => list.iter().next().map_or(0, |value| value.len()),
+            Side::Right => list.iter().next_back().map_or(0, |value| value.len()),
+        };
+        let length = self.store().view::<List>(source)?.map_or(0, end);
+        fits(self.left(), [length].into_iter())?;
         if source == target {
             let moved = self.update(mark, source, |list: &mut List| {
                 let moved = take(list, from);

@@ -115,6 +115,9 @@ impl Turn<'_> {
         expiry: Expiry,
     ) -> Result<Response, Refusal> {
         let answer = self.store().get(key)?;
+        if let Response::Bulk(value) = &answer {
+            fits(self.left(), [value.len()].into_iter())?;
+        }
         match expiry {
             Expiry::Keep => {}
             Expiry::Clear => self.redate(mark, key, Stamp::MAX),

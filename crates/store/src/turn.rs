@@ -84,6 +84,9 @@ pub(crate) fn within(left: &mut usize, answer: Response) -> Response {
     answer
 }
 
+/// What an answer takes at most that is no element: a number, or a word.
+const TOLD: usize = 64;
+
 /// What an element takes in an answer beside its bytes, at most: a score, and lengths.
 const ELEMENT: usize = 24;
 
@@ -129,6 +132,8 @@ impl<'a> Turn<'a> {
             }
             let answers = operations.iter().map(|operation| match operation {
                 operation if !crate::may_be_inside(operation) => Refusal::NestedTransaction.into(),
+                // Nobody could be told what it has done.
+                _ if self.left < TOLD => Refusal::ReplyTooLong.into(),
                 operation => {
                     let answer = self.execute(operation);
                     within(&mut self.left, answer)

@@ -4,7 +4,9 @@
 use crate::simulated::{Answer, Clients, Script};
 use crate::{Kind, Pace, Recorder, Window, Workload};
 use isochrone_check::Report as Checked;
-use isochrone_check::{Budget, CheckError, History, ModelName, Verdict, check_by_key, check_named, once};
+use isochrone_check::{
+    Budget, CheckError, History, ModelName, Operation, Verdict, check_by_key, check_named, once,
+};
 use isochrone_core::command::Command;
 use isochrone_core::deployment::{ConfigErrors, Keyspace};
 use isochrone_core::{Deployment, Guarantee, Instant, KeyspaceId, NodeId, Protocol, Random, Span};
@@ -41,6 +43,9 @@ impl<F: Protocol> Clone for Bridge<F> {
 
 impl<F: Protocol> Copy for Bridge<F> {}
 
+/// The longest pause between requests where there are faults.
+const PAUSE_MAX: Span = Span::from_millis(60);
+
 /// What all trials of one campaign have in common; `W` is a workload of commands or of transactions.
 #[derive(Clone, Debug)]
 pub struct Terms<W = Workload> {
@@ -64,6 +69,9 @@ pub struct Terms<W = Workload> {
     pub script: Vec<Planned>,
     /// What is added to each delay.
     pub jitter: Jitter,
+    /// Each seed draws for itself up to how much is added to each delay, at most this; and pauses so long between requests
+    /// that these may last as long as the faults.
+    pub varied: Option<Span>,
     /// How long a healthy disk takes to sync.
     pub sync: Span,
     /// What handling an input costs.
@@ -124,6 +132,7 @@ impl<W> Terms<W> {
             faults: FaultSet::NONE,
             script: Vec::new(),
             jitter: Jitter::None,
+            varied: None,
             sync: Span::ZERO,
             cost: Cost::default(),
             stragglers: Vec::new(),
@@ -158,7 +167,12 @@ impl<W> Terms<W> {
 
     /// The pause of a closed loop: with faults one makes room for them between the requests.
     pub(crate) fn think(&self, random: &mut Random) -> Span {
-        if self.faults.is_empty() { Span::ZERO } else { Span::from_millis(random.below(60)) }
+        let most = match self.varied {
+            _ if self.faults.is_empty() => return Span::ZERO,
+            Some(_) => (self.duration / self.requests_max.max(1) * 2).max(PAUSE_MAX),
+            None => PAUSE_MAX,
+        };
+        Span::from_nanos(random.below(most.as_nanos()))
     }
 
     /// The part of the run that counts.
@@ -256,6 +270,7 @@ pub fn run<F: Protocol>(
         skew_max: if clocks { Span::from_secs(3) } else { Span::ZERO },
         region_of,
     };
+    let changes = membership;
     let (membership, moves) =
         (membership.then_some(bridge.membership), (terms.moves > 0).then_some(bridge.moves));
     let admin = Box::new(move |random: &mut Random| match (membership, moves) {
@@ -272,7 +287,7 @@ pub fn run<F: Protocol>(
     let at = report.virtual_time;
     // Who is lost for good may be one of a majority that the members were changed to.
     let lost = [FaultKind::BitRot, FaultKind::DiskLost].map(|kind| report.faults.count(kind));
-    if lost == [0, 0] && report.violations.is_empty() {
+    if (lost == [0, 0] || !changes) && report.violations.is_empty() {
         let unserved = clients.unserved().first().cloned();
         let violation = |text| Violation { seed, at, kind: ViolationKind::Liveness, text };
         report.violations.extend(unserved.map(violation));
@@ -312,7 +327,17 @@ pub(crate) fn config<W>(deployment: &Deployment, terms: &Terms<W>, seed: u64) ->
             }
         })
         .collect();
-    config.jitter = terms.jitter;
+    config.jitter = match terms.varied {
+        None => terms.jitter,
+        Some(most) => {
+            let mut random = Random::seeded(seed ^ 0x006a_6974_7465_72);
+            // Much as little: a seed in four has none.
+            match random.below(4) {
+                0 => Jitter::None,
+                parts => Jitter::Uniform(Span::from_nanos(random.below(most.as_nanos() * parts / 3 + 1))),
+            }
+        }
+    };
     config.bandwidth = terms.bandwidth;
     config.sync = terms.sync;
     config.cost = terms.cost;
@@ -397,18 +422,20 @@ fn judge(
     // A command is a transaction: what is strictly serializable is linearizable key by key.
     let checked = match guarantee {
         Guarantee::Linearizable | Guarantee::StrictlySerializable => {
-            Some(check_named(history, ModelName::Kv, &budget))
+            check_named(history, ModelName::Kv, &budget)
         }
-        Guarantee::LinearizableByKey => Some(check_by_key(history, &budget)),
-        Guarantee::Sequenced => Some(check_sequenced(history, executed, &budget)),
-        _ => None,
+        Guarantee::LinearizableByKey => check_by_key(history, &budget),
+        Guarantee::Sequenced => check_sequenced(history, executed, &budget),
+        // Some order of all, whenever each was asked for.
+        Guarantee::Serializable => check_named(&timeless(history), ModelName::Kv, &budget),
+        weaker => return Some(format!("what is {weaker} and no more is not checked")),
     };
-    match checked.transpose() {
-        Ok(None) => {}
-        Ok(Some(report)) => match report.verdict {
+    let mut undecided = None;
+    match checked {
+        Ok(report) => match report.verdict {
             Verdict::Linearizable => {}
             Verdict::Violation(ref explanation) => broken(explanation.to_string()),
-            Verdict::Undecided { reason, .. } => return Some(reason),
+            Verdict::Undecided { reason, .. } => undecided = Some(reason),
         },
         Err(error) => broken(error.to_string()),
     }
@@ -418,5 +445,16 @@ fn judge(
             broken(violation.to_string());
         }
     }
-    None
+    undecided
+}
+
+/// The same history as of operations that were all under way at once.
+fn timeless(history: &History) -> History {
+    let last = history.operations.iter().filter_map(|operation| operation.returned).max();
+    let at_once = |operation: &Operation| Operation {
+        invoked: 0,
+        returned: operation.returned.and(last),
+        ..operation.clone()
+    };
+    history.operations.iter().map(at_once).collect()
 }

@@ -699,6 +699,34 @@ const SESSIONS: &[(&str, Check, Option<SessionViolationKind>, &str)] = &[
         4 200..300 lrange x 0 -1 -> [b a]",
     ),
     (
+        "pushed at both ends, and once too often",
+        once,
+        Some(SessionViolationKind::Repeated),
+        "
+        1 0..10 rpush x a -> 1
+        2 20..30 lpush x b -> 2
+        3 40..50 lrange x 0 -1 -> [b a a]",
+    ),
+    (
+        "pushed at both ends, and lost",
+        once,
+        Some(SessionViolationKind::Lost),
+        "
+        1 0..10 rpush x a -> 1
+        2 20..30 lpush x b -> 2
+        3 40..50 lrange x 0 -1 -> [a]",
+    ),
+    (
+        "pushed at both ends by one session",
+        once,
+        None,
+        "
+        1 0..10 rpush x a -> 1
+        1 20..30 lpush x b -> 2
+        1 40..50 rpush x c -> 3
+        3 60..70 lrange x 0 -1 -> [b a c]",
+    ),
+    (
         "counters",
         once,
         None,
@@ -833,6 +861,9 @@ fn what_each_key_says_may_be_right_where_the_whole_is_not() {
         ("", "linearizable"),
         ("3 200..210 get y -> 2", "violation"),
         ("4 200..210 mget x+y -> [3 3]", "violation"),
+        // What is wrong before a copy is wrong, whatever the copy gave; what is read while it goes on may be of it.
+        ("4 200..210 get x -> 3\n4 220..230 copy y+x -> 1\n4 240..250 get x -> 2", "violation"),
+        ("4 200..225 get x -> 7\n4 220..230 copy y+x -> 1\n4 240..250 get x -> 2", "linearizable"),
     ] {
         let report = check_by_key(&history(&format!("{crossed}\n{more}")), &Budget::default()).unwrap();
         assert_eq!(report.verdict.as_str(), verdict, "{more}");

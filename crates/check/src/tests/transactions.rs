@@ -304,6 +304,14 @@ const CASES: &[(&str, [&str; 3], &str)] = &[
         4 20..30 read x [2 1]",
     ),
     (
+        "an append that is there twice",
+        ["incompatible-order", "incompatible-order", "incompatible-order"],
+        "
+        1 0..10 append x 1
+        2 20..30 append x 2
+        3 40..50 read x [1 1 2]",
+    ),
+    (
         "the same read twice, and something between",
         ["G-single", "G-single", "G-single"],
         "

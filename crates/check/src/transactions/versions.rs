@@ -488,6 +488,14 @@ impl Draft {
             Anomaly::local(Phenomenon::Internal, &[index], text)
         };
         let found: Vec<u32> = self.seen(access).filter_map(|(_, _, version)| version).collect();
+        let mut sorted = found.clone();
+        sorted.sort_unstable();
+        if let Some(twice) = sorted.windows(2).find(|pair| pair[0] == pair[1]) {
+            let value = self.done.versions[twice[0] as usize].value();
+            let text =
+                format!("line {line} has {value:?} twice in {}, which was appended once", access.key());
+            return Err(Anomaly::local(Phenomenon::Incompatible, &[index], text));
+        }
         let Some(before) = found.len().checked_sub(mine.len()).filter(|before| found[*before..] == *mine)
         else {
             return Err(internal("which does not end with what it had appended itself"));

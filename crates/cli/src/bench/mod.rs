@@ -8,6 +8,7 @@ pub(crate) mod wire;
 
 use crate::arguments::{Bench, Format};
 use crate::output::{Row, bar, print_json, print_text, table};
+use crate::sim::RATE_MAX;
 use crate::{Status, Usage, protocols};
 use anyhow::{Context, bail};
 use engine::{Load, Measured};
@@ -47,7 +48,9 @@ pub(crate) fn run(arguments: Bench) -> anyhow::Result<Status> {
         },
     };
     if arguments.keyspace.is_some() {
-        bail!(Usage("--keyspace is for transactions; a Redis endpoint serves one keyspace".to_owned()));
+        bail!(Usage("--keyspace is for transactions; commands go to the keyspace in which the endpoint begins\n  give that keyspace a \
+             `redis_port`, and name it with --endpoint"
+                .to_owned()));
     }
     workload.conflict = arguments.conflict.unwrap_or(0);
     workload.records = arguments.records.unwrap_or(workload.records);
@@ -119,12 +122,15 @@ pub(crate) fn run(arguments: Bench) -> anyhow::Result<Status> {
     Ok(if report.errors == 0 { Status::Held } else { Status::Failed })
 }
 
+/// Less than one request in eleven days.
+const RATE_MIN: f64 = 1e-6;
+
 /// The requests a second that were asked for, of all clients.
 fn rate(arguments: &Bench) -> Result<Option<f64>, Usage> {
     match arguments.rate {
-        Some(rate) if rate.is_nan() || rate <= 0.0 => {
-            Err(Usage(format!("--rate {rate}: a rate is requests a second, above 0")))
-        }
+        Some(rate) if !(RATE_MIN..=RATE_MAX).contains(&rate) => Err(Usage(format!(
+            "--rate {rate}: a rate is requests a second, from {RATE_MIN} to {RATE_MAX}"
+        ))),
         Some(_) if arguments.pipeline != 1 => Err(Usage(
             "--pipeline is for a closed loop; with --rate a request leaves when it is due, however many are under way\n  leave \
              one of them out"

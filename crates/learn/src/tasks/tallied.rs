@@ -29,6 +29,8 @@ pub struct Tallied<T> {
     task: T,
     /// Without it nothing is summed up: what a caller pays who does not look.
     counts: AtomicBool,
+    /// Whether a loss was not a finite number.
+    diverged: AtomicBool,
     shards: [Shard; SHARDS],
 }
 
@@ -50,7 +52,8 @@ impl<T> Tallied<T> {
     /// The same task; `counts` tells whether to sum up at all.
     pub fn new(task: T, counts: bool) -> Tallied<T> {
         let counts = AtomicBool::new(counts);
-        Tallied { task, counts, shards: std::array::from_fn(|_| Shard::default()) }
+        let diverged = AtomicBool::new(false);
+        Tallied { task, counts, diverged, shards: std::array::from_fn(|_| Shard::default()) }
     }
 
     /// Sums up from now on, or no longer; called at a barrier, for all samples after it.
@@ -58,21 +61,26 @@ impl<T> Tallied<T> {
         self.counts.store(counts, Ordering::Relaxed);
     }
 
-    /// The sum of the losses, by importance, since it was last taken; 0 if it does not count. Called at a barrier, it is the sum of all samples
-    /// before.
+    /// The sum of the losses, by importance, since it was last taken; 0 if it does not count, infinite where one of them was not
+    /// finite. Called at a barrier, it is the sum of all samples before.
     pub fn take(&self) -> f64 {
+        let diverged = self.diverged.swap(false, Ordering::Relaxed);
         let sums = (0..SIZES).map(|size| {
             let whole: u128 =
                 self.shards.iter().map(|shard| u128::from(shard.0[size].swap(0, Ordering::Relaxed))).sum();
             whole as f64 * unit(size)
         });
-        sums.sum()
+        let sum: f64 = sums.sum();
+        if diverged { f64::INFINITY } else { sum }
     }
 
     fn add(&self, loss: f64) {
+        if !loss.is_finite() {
+            return self.diverged.store(true, Ordering::Relaxed);
+        }
         let exponent = (loss.to_bits() >> 52) as i32 - 1023;
         let size = ((exponent - SECOND).div_euclid(8) + 1).clamp(0, SIZES as i32 - 1) as usize;
-        // A cast of what is too large, or not a number, stops at the end of the range.
+        // A cast of what is too large stops at the end of the range.
         let whole = (loss / unit(size)).round() as u32;
         self.shards[shard()].0[size].fetch_add(u64::from(whole), Ordering::Relaxed);
     }
@@ -160,6 +168,13 @@ mod tests {
             let losses = (0..1000).map(|at| f64::from(at) * 0.37 * scale);
             let sum: f64 = losses.clone().sum();
             assert!((tallied(losses) / sum - 1.0).abs() < 1e-6, "{scale}");
+        }
+    }
+
+    #[test]
+    fn one_that_is_not_finite_is_not_hidden() {
+        for loss in [f64::NAN, f64::INFINITY] {
+            assert_eq!(tallied([1.0, loss, 2.0]), f64::INFINITY);
         }
     }
 

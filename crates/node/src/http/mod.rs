@@ -293,7 +293,10 @@ async fn move_range(
 /// The keyspace of this name.
 fn known(state: &State, name: &str) -> Result<KeyspaceId, (StatusCode, String)> {
     let keyspace = state.keyspaces.get(name).copied();
-    keyspace.ok_or_else(|| (StatusCode::BAD_REQUEST, format!("there is no keyspace {name:?}\n")))
+    let there = || state.keyspaces.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
+    keyspace.ok_or_else(|| {
+        (StatusCode::BAD_REQUEST, format!("there is no keyspace {name:?}; there is: {}\n", there()))
+    })
 }
 
 #[derive(Deserialize)]
@@ -362,7 +365,8 @@ async fn about((shared, from, headers, body): Call, what: fn(NodeId) -> Administ
         Err(refusal) => return refusal.into_response(),
     };
     let Some(node) = state.nodes.get(&node).copied() else {
-        return bad(format!("there is no node {node:?}\n"));
+        let there = state.nodes.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
+        return bad(format!("there is no node {node:?}; there is: {there}\n"));
     };
     let partition = partition.map(PartitionId);
     order(state, |respond| Control::Administer(keyspace, partition, what(node), respond)).await

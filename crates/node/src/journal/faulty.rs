@@ -21,6 +21,8 @@ pub struct Faults {
     pub short_write: Option<u64>,
     /// This sync fails; what it should have made durable never will be, though reads still show it (fsyncgate).
     pub sync: Option<u64>,
+    /// This sync of the names fails, after which they are as durable as before.
+    pub names: Option<u64>,
     /// So many more bytes may be written, then the power goes: the write is cut there and everything after it fails.
     pub power: Option<u64>,
     /// So many more bytes of files may be made, then the disk is full.
@@ -217,6 +219,9 @@ impl Disk for FaultyDisk {
 
     fn sync_names(&self) -> io::Result<()> {
         let mut state = self.alive()?;
+        if strikes(&mut state.faults.names) {
+            return Err(io::Error::other("injected sync error"));
+        }
         state.names_durable = state.names.clone();
         Ok(())
     }

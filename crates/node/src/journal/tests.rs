@@ -368,6 +368,21 @@ fn what_only_the_cache_holds_after_a_failed_sync_is_written_again_at_the_next_st
 }
 
 #[test]
+fn a_name_that_only_the_cache_holds_is_made_durable_at_the_next_start() {
+    let disk = FaultyDisk::default();
+    let (mut journal, ..) = reopen(&disk);
+    // The segment after the first has its name, and that is not durable.
+    disk.fail(Faults { names: Some(0), ..Faults::default() });
+    (0..).find_map(|_| journal.append_sync(&[batch(A, &[&[1; 900]])]).err()).unwrap();
+    drop(journal);
+    let (mut journal, ..) = reopen(&disk);
+    journal.append_sync(&[batch(A, &[b"acknowledged"])]).unwrap();
+    drop(journal);
+    disk.crash(Crash::Clean);
+    assert_eq!(reopen(&disk).2.last().unwrap().2, b"acknowledged");
+}
+
+#[test]
 fn a_full_disk_says_what_it_needs() {
     let disk = FaultyDisk::default();
     let (mut journal, ..) = reopen(&disk);

@@ -228,6 +228,8 @@ impl<D: Disk> Journal<D> {
                 what: "the file is missing, but a journal with records is beside it".into(),
             });
         }
+        // What the former life has renamed may be in the cache alone; nothing may rest on it, or take a spare's place, before.
+        disk.sync_names().map_err(|e| JournalError::io(disk.path("."), "sync", 0, e))?;
         let spares = Spares::find(&disk, names)?;
         let newest = pass.segments.last().map(|segment| segment.name.clone()).unwrap_or_default();
         let file = disk.open(&newest).map_err(|e| JournalError::io(disk.path(&newest), "open", 0, e))?;

@@ -26,6 +26,11 @@ use std::sync::atomic::Ordering::Relaxed;
 /// Scratch buffers full that are read from one connection before the others get their turn.
 const READS_PER_TURN: usize = 8;
 
+/// Groups whose leaders are kept by what peers claim.
+const LEADERS_MAX: usize = 256 * 1_024;
+/// Bytes of answers to heartbeats that may wait for a peer that does not read them.
+const PONGS_MAX: usize = 64 << 10;
+
 /// Clocks that differ by more than that are told of: what is overdue is deleted after as long, whoever knows of it.
 const CLOCKS_APART: Span = Span::from_secs(1);
 /// How often.
@@ -56,6 +61,10 @@ pub(crate) struct Peers {
     inbound: Slab<Inbound>,
     /// Connections with more to read than one turn took.
     again: Vec<usize>,
+    /// Whether so much waits for the disk that nothing more is read from peers, who would have it record more.
+    full: bool,
+    /// Whether somebody could not be taken, of whom the system does not tell again.
+    missed: bool,
     generation: u64,
     /// The data directories of all, and their starts.
     births: Births,
@@ -115,6 +124,8 @@ impl Peers {
             news: Vec::new(),
             inbound: Slab::default(),
             again: Vec::new(),
+            full: false,
+            missed: false,
             generation: 0,
             births,
         }
@@ -135,6 +146,7 @@ impl Peers {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) => {
                     tracing::warn!(%error, "cannot accept a peer");
+                    self.missed = true;
                     return;
                 }
             };
@@ -172,7 +184,14 @@ impl Peers {
         let Some(inbound) = self.inbound.get(index) else { return };
         if ready.readable {
             inbound.stream.wake(ready.closed);
-            self.read(index, shard, registry, scratch);
+            let waits = self.full && inbound.node.is_some();
+            if self.again.contains(&index) {
+                // It has had its turn, or has none now.
+            } else if waits {
+                self.again.push(index);
+            } else {
+                self.read(index, shard, registry, scratch);
+            }
         } else if !inbound.stream.flushed()
             && let Err(error) = inbound.stream.flush()
         {
@@ -196,6 +215,7 @@ impl Peers {
             link.hail(queue, now, registry);
         }
         match outcome {
+            Ok((true, _)) if self.again.contains(&index) => {}
             Ok((true, _)) => self.again.push(index),
             Ok((false, _)) => {
                 if let Some(node) = inbound.node {
@@ -206,12 +226,15 @@ impl Peers {
         }
     }
 
-    /// Reads on where the last turn stopped. Whether there is still more.
-    pub fn read_on(&mut self, shard: &mut Shard, registry: &Registry, scratch: &mut [u8]) -> bool {
+    /// Reads on where the last turn stopped, unless too much waits for the disk.
+    pub fn read_on(&mut self, shard: &mut Shard, registry: &Registry, scratch: &mut [u8]) {
+        self.full = shard.io().ledger().backlog() >= self.limits.journal_queue_bytes;
+        if self.full {
+            return;
+        }
         for index in std::mem::take(&mut self.again) {
             self.read(index, shard, registry, scratch);
         }
-        !self.again.is_empty()
     }
 
     /// Takes over what the shard has for its peers and moves what is due.
@@ -281,9 +304,12 @@ impl Peers {
         Some(self.links.get(&node)?.told?.ahead(now, stamp).0)
     }
 
-    /// Ends greetings that take too long, and looks at clocks.
+    /// Ends greetings that take too long, looks at clocks, and takes who could not be taken.
     pub fn tick(&mut self, now: Instant, stamp: Stamp, registry: &Registry) {
         self.compare_clocks(now, stamp);
+        if std::mem::take(&mut self.missed) {
+            self.accept(now, registry);
+        }
         for index in self.inbound.keys() {
             if self.inbound.get(index).is_some_and(|inbound| inbound.node.is_none() && inbound.until <= now) {
                 let why = Broken::Greeting(format!("no greeting within {}", self.limits.handshake_time));
@@ -313,7 +339,7 @@ impl Peers {
     }
 
     pub fn next_deadline(&self) -> Instant {
-        if !self.again.is_empty() {
+        if !self.again.is_empty() && !self.full {
             return Instant::ZERO;
         }
         self.links.values().map(Link::next_deadline).min().unwrap_or(Instant::MAX)
@@ -452,11 +478,21 @@ impl Reading<'_> {
                 }
                 (Frame::Ping(ping), Some(peer)) => {
                     for (keyspace, partition, reign) in ping.leads {
+                        // Nobody tells of more groups than a cluster may have.
+                        if self.leaders.len() >= LEADERS_MAX
+                            && !self.leaders.contains_key(&(keyspace, partition))
+                        {
+                            continue;
+                        }
                         let known = self.leaders.entry((keyspace, partition)).or_insert((reign, peer));
                         if reign >= known.0 {
                             *known = (reign, peer);
                             self.claimed.insert((keyspace, partition), self.now);
                         }
+                    }
+                    // Whoever asks has to read the answers.
+                    if stream.unsent() > PONGS_MAX {
+                        return Err(Broken::Unexpected);
                     }
                     frame::pong(stream.out(), ping.number, shard.io().stamp);
                     Ok(())

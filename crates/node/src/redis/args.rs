@@ -117,7 +117,8 @@ impl Time {
             Time::Millis | Time::AtMillis => units,
         };
         let from = match self {
-            Time::Seconds | Time::Millis => stamp.as_nanos(),
+            // Whoever asks is told milliseconds, so no deadline lies between two.
+            Time::Seconds | Time::Millis => stamp.as_nanos() / 1_000_000 * 1_000_000,
             Time::AtSeconds | Time::AtMillis => 0,
         };
         // A stamp's milliseconds are far from the end of 64 bits.

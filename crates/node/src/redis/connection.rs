@@ -533,6 +533,8 @@ impl State {
             },
             // Who waits is given first what was pushed before this in the pipeline.
             Action::Local(_) if spec.name == "client|unblock" && self.pipeline.waiting() > 0 => Step::Stalled,
+            // Who hears of it finds what was written before it.
+            Action::Local(_) if spec.name == "publish" && self.pipeline.ordered() > 0 => Step::Stalled,
             Action::Local(answer) => {
                 self.local(spec, answer, args, context, sink.out);
                 taken

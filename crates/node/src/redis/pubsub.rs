@@ -55,6 +55,8 @@ pub(crate) fn punsubscribe(
 
 /// Bytes of all patterns of a connection: each message of anybody is tried on every one.
 const PATTERN_BYTES_MAX: usize = 1 << 20;
+/// Bytes of all names of channels of a connection.
+const CHANNEL_BYTES_MAX: usize = 64 << 20;
 
 fn add(
     state: &mut State,
@@ -72,8 +74,12 @@ fn add(
         Topic::Pattern => super::args::pattern(name).map(Blob::new),
     });
     let names = names.collect::<Result<Vec<_>, _>>()?;
-    let bytes = names.iter().map(|name| name.len()).sum::<usize>() + context.hub.pattern_bytes(state.number);
-    if matches!(topic, Topic::Pattern) && bytes > PATTERN_BYTES_MAX {
+    let bytes = names.iter().map(|name| name.len()).sum::<usize>() + context.hub.bytes(state.number, topic);
+    let most = match topic {
+        Topic::Channel => CHANNEL_BYTES_MAX,
+        Topic::Pattern => PATTERN_BYTES_MAX,
+    };
+    if bytes > most {
         return Err(Complaint::text("ERR too many subscriptions of one connection"));
     }
     tell_own(state, context, reply);

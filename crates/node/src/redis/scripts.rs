@@ -214,9 +214,11 @@ impl Scripts {
             "ERR this script is not known here: there is no interpreter, by design, only scripts of \
              well-known libraries are executed; use MULTI/EXEC with WATCH",
         ))?;
-        if self.learned.len() < LEARNED_MAX {
-            self.learned.insert(digest.clone(), native);
+        if self.learned.len() >= LEARNED_MAX && !self.learned.contains_key(&digest) {
+            // Whoever misses it sends it again.
+            self.learned.pop_first();
         }
+        self.learned.insert(digest.clone(), native);
         Ok((digest, native))
     }
 

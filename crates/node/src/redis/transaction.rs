@@ -214,6 +214,14 @@ pub(crate) fn exec(state: &mut State, context: &mut Context<'_>, sink: &mut Sink
     if state.watches.pending() {
         return Step::Stalled;
     }
+    // Nor is anything published ahead of what was written before.
+    let local = |spec: &&Spec| matches!(spec.action, Action::Local(_));
+    if state.pipeline.ordered() > 0
+        && queue.specs.iter().all(|spec| local(&spec))
+        && queue.specs.iter().any(|spec| spec.name == "publish")
+    {
+        return Step::Stalled;
+    }
     let queue = state.queue.take().unwrap_or_default();
     let watches = std::mem::take(&mut state.watches);
     state.watches.generation = watches.generation + 1;

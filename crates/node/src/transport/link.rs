@@ -21,6 +21,8 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+/// Scratch buffers full that are read at once, where an honest peer has answered some pings.
+const READS_MAX: usize = 64;
 /// The first pause before dialling again; doubled up to [`PAUSE_MAX`], each drawn from half to whole.
 const PAUSE_MIN: Span = Span::from_millis(20);
 const PAUSE_MAX: Span = Span::from_secs(1);
@@ -479,8 +481,10 @@ impl Link {
             State::Pausing { .. } => return Ok(()),
             State::Greeting { stream, frames, .. } | State::Ready { stream, frames, .. } => (stream, frames),
         };
-        loop {
+        for read in 0.. {
             match stream.read(scratch) {
+                // Some bytes a second are all that is answered here.
+                Ok(Got::Bytes(_)) if read >= READS_MAX => return Err(Broken::Unexpected),
                 Ok(Got::Bytes(bytes)) => {
                     frames.feed(&scratch[..bytes], frame::HANDSHAKE_MAX, |frame| {
                         match frame {

@@ -440,6 +440,8 @@ impl<S: StateMachine> Client<S> {
         (self.epoch, self.members) = (epoch, members);
         self.predictor.follow(self.members.iter().map(|member| member.process));
         self.target = 0;
+        // All places of this order lie behind those of the former, whose clock may have been ahead.
+        (self.stamped, self.placed) = (None, 0);
         // What the old order had not executed is lost with it.
         let now = effects.now();
         for (sequence, asked) in self.outstanding.iter_mut() {

@@ -173,6 +173,8 @@ pub enum Message<V: Ordered> {
         bytes: u32,
         /// What the sender knows to come before it.
         attributes: Attributes,
+        /// How many instances of each seat the sender had executed in a row when it proposed this.
+        executed: [u64; SEATS],
         /// What the receiver has to do with it.
         role: Role,
     },

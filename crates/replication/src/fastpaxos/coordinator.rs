@@ -3,6 +3,7 @@
 use super::message::{Message, Name, Note, Outcome, Timer, Values};
 use super::order::{Order, Role, digest};
 use super::rule::{self, Pick, Standing};
+use super::waiting::Waiting;
 use super::{Learners, Mutation};
 use crate::message::PART;
 use crate::order::Ordered;
@@ -10,7 +11,7 @@ use isochrone_core::{
     Ballot, ClientId, CommandId, Count, Effects, Instant, ProcessId, ReplicaId, ReplicaSet, Slot, Suspicion,
     Tally, wire,
 };
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// One coordinator's time.
@@ -29,8 +30,7 @@ pub(super) struct Reign<V: Ordered> {
     placed: BTreeSet<CommandId>,
     /// Commands that others have told of and that wait for no vote here.
     pub(super) found: BTreeMap<Name, V>,
-    /// What lost its index, or got none, and is to have one.
-    waiting: VecDeque<V>,
+    waiting: Waiting<V>,
     /// The index that waiting commands are to have.
     sealed: Option<Slot>,
     /// Flights that leave in this turn.
@@ -76,7 +76,7 @@ impl<V: Ordered> Reign<V> {
             flights: BTreeMap::new(),
             placed: BTreeSet::new(),
             found: BTreeMap::new(),
-            waiting: VecDeque::new(),
+            waiting: Waiting::new(),
             sealed: None,
             proposed: Vec::new(),
             commits: Vec::new(),
@@ -107,10 +107,12 @@ impl<V: Ordered> Reign<V> {
         }
         for value in values {
             let Some(id) = value.id() else { continue };
-            if !self.found.is_empty() {
-                self.found.remove(&Name { id, digest: digest(value) });
+            // Whatever copy of it was told of.
+            let copies = Name { id, digest: 0 }..=Name { id, digest: u64::MAX };
+            while let Some(name) = self.found.range(copies.clone()).next().map(|(name, _)| *name) {
+                self.found.remove(&name);
             }
-            self.waiting.retain(|waiting| waiting.id() != Some(id));
+            self.waiting.decide(id);
         }
     }
 
@@ -124,8 +126,9 @@ impl<V: Ordered> Reign<V> {
         }
     }
 
-    fn waits(&self, id: CommandId) -> bool {
-        self.placed.contains(&id) || self.waiting.iter().any(|waiting| waiting.id() == Some(id))
+    /// Whether a command needs no other place: it has one, or is about to.
+    pub(super) fn waits(&self, id: CommandId) -> bool {
+        self.placed.contains(&id) || self.waiting.has(id)
     }
 }
 
@@ -231,12 +234,15 @@ impl<V: Ordered> Order<V> {
                 // Only an index that nothing was chosen behind takes what waits: an answered command may
                 // have been chosen at any other.
                 let mut bytes: usize = values.iter().map(wire::encoded_size).sum();
+                let first = values.len();
                 while reign.sealed == Some(slot)
                     && values.len() < self.parameters.batch_commands
                     && bytes < PART
-                    && let Some(waiting) = reign.waiting.pop_front()
+                    && let Some(waiting) = reign.waiting.pop()
                 {
-                    if waiting.id().is_none() || values.iter().all(|value| value.id() != waiting.id()) {
+                    if waiting.id().is_none()
+                        || values[..first].iter().all(|value| value.id() != waiting.id())
+                    {
                         bytes += wire::encoded_size(&waiting);
                         values.push(waiting);
                     }
@@ -251,7 +257,7 @@ impl<V: Ordered> Order<V> {
         let majority = self.majority();
         if let Role::Coordinator(reign) = &mut self.role {
             for id in values.iter().filter_map(V::id) {
-                reign.waiting.retain(|waiting| waiting.id() != Some(id));
+                reign.waiting.remove(id);
             }
             reign.fly(slot, values, majority, effects.now());
             reign.proposed.push(slot);
@@ -328,7 +334,7 @@ impl<V: Ordered> Order<V> {
         if !self.stands_elsewhere(name.id, slot)
             && let Role::Coordinator(reign) = &mut self.role
         {
-            reign.waiting.push_back(value);
+            reign.waiting.push(value);
         }
     }
 
@@ -355,7 +361,7 @@ impl<V: Ordered> Order<V> {
             }
             let Some(id) = value.id() else {
                 if let Role::Coordinator(reign) = &mut self.role {
-                    reign.waiting.push_back(value);
+                    reign.waiting.push(value);
                 }
                 continue;
             };

@@ -47,7 +47,11 @@ impl<V: Ordered> Order<V> {
         for slot in first.until(upto) {
             let name = votes.next_if(|(at, _)| *at == slot).and_then(|(_, value)| {
                 let name = Name { id: value.id()?, digest: digest(&value) };
-                self.find(name, value);
+                // At an index that is decided it is of use only where it is to have another.
+                let placed = matches!(&self.role, Role::Coordinator(reign) if reign.waits(name.id));
+                if !(placed && self.is_decided(slot)) {
+                    self.find(name, value);
+                }
                 Some(name)
             });
             self.hear(slot, voter, name, reign, effects);

@@ -94,6 +94,7 @@ mod order;
 mod parameters;
 mod process;
 pub mod rule;
+mod waiting;
 
 pub use client::Client;
 pub use message::{Message, Name, Note, Outcome, Promised, Record, Timer, Values, Vote};

@@ -500,7 +500,7 @@ where
         }
         self.drive(from, effects.now());
         if let Some(drive) = self.drives.get_mut(&from) {
-            (drive.wish, drive.ticket) = (Some((stretch, to)), Some(ticket));
+            (drive.wish, drive.ticket) = (Some(([stretch].into(), to)), Some(ticket));
         }
     }
 

@@ -5,13 +5,15 @@ use super::Bug;
 use isochrone_core::Ticket;
 use isochrone_core::migration::{Cursor, Move, Piece, Ring, Step, Stretch, Told};
 use isochrone_core::{Instant, PartitionId};
+use std::collections::VecDeque;
 
 /// What drives the moves from one partition, as a value: it is told answers and says what is asked next.
 #[derive(Clone, Hash, Debug)]
 pub(super) struct Drive {
     from: PartitionId,
-    /// What is still to go where; nothing where only the move under way is to be ended.
-    pub wish: Option<(Stretch, PartitionId)>,
+    /// What is still to go where, from the first place to the last, at least one stretch; nothing where only the move
+    /// under way is to be ended.
+    pub wish: Option<(VecDeque<Stretch>, PartitionId)>,
     /// Who waits for the end.
     pub ticket: Option<Ticket>,
     /// What was moved for this wish.
@@ -90,7 +92,8 @@ impl Drive {
         let at = |at| Ring { at, ..ring };
         match &self.stage {
             Stage::Release { done } => {
-                (self.from, Step::Release { ring: at(self.from), wish: self.wish, done: *done })
+                let wish = self.wish.as_ref().and_then(|(stretches, to)| Some((*stretches.front()?, *to)));
+                (self.from, Step::Release { ring: at(self.from), wish, done: *done })
             }
             Stage::Fetch { moving, from } => {
                 (self.from, Step::Fetch { serial: moving.of.serial, from: *from })
@@ -124,7 +127,7 @@ impl Drive {
                 self.stage = Stage::Install { moving, piece: piece.clone() };
                 (Then::Goes, None)
             }
-            (Stage::Release { .. }, Told::Nothing) => (Then::Over, None),
+            (Stage::Release { .. }, Told::Nothing) => (self.empty(), None),
             (Stage::Fetch { moving, .. }, Told::Piece(piece)) => {
                 let mut piece = piece.clone();
                 if Bug::DropChunk.acts(bug) {
@@ -158,19 +161,27 @@ impl Drive {
 
     fn arrived(&mut self, Moving { of, keys, bytes }: Moving) {
         self.stage = Stage::Release { done: of.serial };
-        // A move that was under way before the wish counts where it is a part of it; what comes back from elsewhere
-        // meanwhile is not moved again, or two wishes against each other would never end.
-        if let Some((stretch, to)) = self.wish
-            && stretch.covers(of.stretch)
-            && to == of.to
-        {
-            self.moved.keys += keys;
-            self.moved.bytes += bytes;
-            self.moved.stretches += 1;
-            self.wish = match of.stretch.last.checked_add(1) {
-                Some(first) if first <= stretch.last => Some((Stretch { first, ..stretch }, to)),
-                _ => None,
-            };
+        // A move that was under way before the wish counts where it is a part of it, and may lie anywhere in it; what comes
+        // back from elsewhere meanwhile is not moved again, or two wishes against each other would never end.
+        let Some((stretches, _)) = self.wish.as_mut().filter(|(_, to)| *to == of.to) else { return };
+        let Some(at) = stretches.iter().position(|stretch| stretch.covers(of.stretch)) else { return };
+        let Some(stretch) = stretches.remove(at) else { return };
+        self.moved.keys += keys;
+        self.moved.bytes += bytes;
+        self.moved.stretches += 1;
+        let [whole, gone] = [stretch.range(), of.stretch.range()];
+        for rest in [gone.end..whole.end, whole.start..gone.start].iter().filter(|rest| !rest.is_empty()) {
+            stretches.insert(at, Stretch::of(rest));
         }
+        if stretches.is_empty() {
+            self.wish = None;
+        }
+    }
+
+    /// The source has nothing of what it was asked for.
+    fn empty(&mut self) -> Then {
+        let Some((stretches, _)) = &mut self.wish else { return Then::Over };
+        stretches.pop_front();
+        if stretches.is_empty() { Then::Over } else { Then::Goes }
     }
 }

@@ -573,3 +573,33 @@ fn a_wish_is_granted_part_by_part_and_two_at_once_are_refused() {
     bench.tell(0, ticket, Some(Says::Told(Told::Nothing)));
     assert_eq!(bench.answered, [(1, Outcome::Moved { keys: 4, bytes: 18, stretches: 2 })]);
 }
+
+/// What is under way when a move is asked for may lie in the middle of it: what stands before that goes too.
+#[test]
+fn a_wish_around_a_move_that_is_under_way_leaves_nothing_behind() {
+    let (_, stretch) = mine();
+    let mut bench = Bench::new();
+    bench.input(|divided, effects| {
+        let request = Request::Move { stretch, from: PartitionId(0), to: PartitionId(1) };
+        divided.request(Ticket(1), request, effects);
+    });
+    let third = stretch.last / 3;
+    let middle = Stretch { first: stretch.first + third, last: stretch.last - third };
+    let front = Stretch { first: stretch.first, last: middle.first - 1 };
+    let behind = Stretch { first: middle.last + 1, last: stretch.last };
+    for (serial, (part, wished)) in (1..).zip([(middle, stretch), (front, front), (behind, behind)]) {
+        let (ticket, step) = bench.step();
+        let Step::Release { wish: Some((wish, _)), .. } = step else { panic!("{step:?}") };
+        assert_eq!(wish, wished);
+        let of = Move { from: PartitionId(0), to: PartitionId(1), serial, stretch: part, version: 1 };
+        let (from, next) = (Cursor::default(), Cursor { entry: 1, element: 0 });
+        let piece = Piece { from, next, last: true, chunk: Blob::from("1") };
+        bench.tell(0, ticket, Some(Says::Told(Told::Leaving { of, keys: 1, bytes: 1, piece })));
+        let (ticket, _) = bench.step();
+        bench.tell(1, ticket, Some(Says::Told(Told::Installed)));
+    }
+    let (ticket, step) = bench.step();
+    assert!(matches!(step, Step::Release { wish: None, done: 3, .. }), "{step:?}");
+    bench.tell(0, ticket, Some(Says::Told(Told::Nothing)));
+    assert_eq!(bench.answered, [(1, Outcome::Moved { keys: 3, bytes: 3, stretches: 3 })]);
+}

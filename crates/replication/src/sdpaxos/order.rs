@@ -154,6 +154,8 @@ pub struct Order<V: Ordered> {
     pub(super) numbers: Reserve,
     /// Own values by number, until they are executed.
     pub(super) proposals: BTreeMap<u64, Proposal<V>>,
+    /// Those of this turn whose instances were decided without them.
+    pub(super) left_out: BTreeMap<u64, Proposal<V>>,
     pub(super) queue: VecDeque<Queued<V>>,
     pub(super) queue_bytes: usize,
     pub(super) announce: Vec<Announcement<V>>,
@@ -499,6 +501,7 @@ impl<V: Ordered> Process for Order<V> {
             next: 1,
             numbers: Reserve::default(),
             proposals: BTreeMap::new(),
+            left_out: BTreeMap::new(),
             queue: VecDeque::new(),
             queue_bytes: 0,
             announce: Vec::new(),

@@ -72,8 +72,9 @@ impl<V: Ordered> Order<V> {
             upto = upto.max(have + 1);
         }
         let executed = self.counts.get(usize::from(owner)).copied().unwrap_or(u64::MAX);
-        let bound = executed.saturating_add(self.parameters().window * 4);
-        if !self.sequences() || upto <= have || upto > bound {
+        // What a fault asks for beyond this, it has to ask for again.
+        upto = upto.min(executed.saturating_add(self.parameters().window * 4));
+        if !self.sequences() || upto <= have {
             return;
         }
         let Some(sequencer) = self.sequencer.as_mut().filter(|sequencer| sequencer.retired.is_none()) else {

@@ -124,7 +124,7 @@ impl<V: Ordered> Order<V> {
         };
         // What somebody has executed is told by whoever has, slot by slot.
         let from = taking.from.max(taking.executed + 1).max(self.counts[usize::from(owner)] + 1);
-        self.spaces[usize::from(owner)].lead = Some(Lead { ballot, flights: BTreeMap::new() });
+        self.spaces[usize::from(owner)].lead = Some(Lead { ballot, flights: BTreeMap::new(), asked: now });
         if own {
             self.next = self.next.max(top + 1).max(from);
         }
@@ -236,6 +236,6 @@ impl<V: Ordered> Order<V> {
         }
         let last = space.highest().max(self.log.count(owner));
         let open = |index| !space.log.get(Slot(index)).is_some_and(|cell| cell.decided);
-        (space.log.base().0..=last).any(open)
+        last > self.log.count(owner) || (space.log.base().0..=last).any(open)
     }
 }

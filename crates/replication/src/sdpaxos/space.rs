@@ -6,7 +6,7 @@ use super::order::{Order, Pending};
 use crate::order::{Ordered, Step};
 use crate::request::Refusal;
 use crate::service::Reply;
-use isochrone_core::{Ballot, Instant, ReplicaId, ReplicaSet, Slot, SlotLog, Span};
+use isochrone_core::{Ballot, Instant, ReplicaId, ReplicaSet, Slot, SlotLog, Span, wire};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -36,6 +36,8 @@ pub(super) struct Flight {
 pub(super) struct Lead {
     pub(super) ballot: Ballot,
     pub(super) flights: BTreeMap<u64, Flight>,
+    /// When slots were last asked for that no proposal waits for.
+    pub(super) asked: Instant,
 }
 
 /// This replica gathers promises for the instances of a member.
@@ -72,7 +74,7 @@ impl<V: Ordered> Space<V> {
         Space {
             promised: ballot,
             log: SlotLog::starting_at(Slot(1)),
-            lead: leads.then(|| Lead { ballot, flights: BTreeMap::new() }),
+            lead: leads.then(|| Lead { ballot, flights: BTreeMap::new(), asked: Instant::ZERO }),
             taking: None,
             tried: Instant::ZERO,
         }
@@ -140,9 +142,22 @@ impl<V: Ordered> Order<V> {
         Ok(())
     }
 
+    /// What others have left out of its instance waits again, before all else and in its order.
+    fn requeue(&mut self) {
+        while let Some((_, proposal)) = self.left_out.pop_last() {
+            for value in proposal.values.iter().rev() {
+                let bytes = wire::encoded_size(value);
+                self.queue_bytes += bytes;
+                let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+                self.queue.push_front((value.clone(), bytes, proposal.queued));
+            }
+        }
+    }
+
     /// Gives waiting values their instances, as far as the window allows.
     pub(super) fn launch(&mut self, now: Instant) {
         let me = usize::from(self.me);
+        self.requeue();
         if !self.normal() || self.queue.is_empty() {
             return;
         }
@@ -241,27 +256,28 @@ impl<V: Ordered> Order<V> {
         owner: Rank,
         ballot: Ballot,
         first: u64,
-        values: Vec<Value<V>>,
+        mut values: Vec<Value<V>>,
         now: Instant,
     ) {
         if usize::from(owner) >= self.count() || values.is_empty() {
             return;
         }
-        let last = first + values.len() as u64 - 1;
         let window = self.parameters().window * 4;
-        let objects = if self.sequences() { self.objects(&values) } else { Objects::All };
         let space = &mut self.spaces[usize::from(owner)];
         if ballot < space.promised {
             let promised = space.promised;
             return self.out(from).held.push(Part::Refused { owner, promised });
         }
-        if last >= space.log.base().0 + window {
-            // A bound on what a fault can make this replica hold; it has to catch up first.
-            return;
-        }
+        // A bound on what a fault can make this replica hold: for what lies behind it, it has to catch up first.
+        let base = space.log.base().0;
+        let room = (base + window).saturating_sub(first);
+        values.truncate(usize::try_from(room).unwrap_or(usize::MAX));
+        let Some(more) = (values.len() as u64).checked_sub(1) else { return };
+        let last = first + more;
         space.promised = ballot;
         space.depose(ballot);
-        let base = space.log.base().0;
+        let objects = if self.sequences() { self.objects(&values) } else { Objects::All };
+        let space = &mut self.spaces[usize::from(owner)];
         let mut news = Vec::new();
         for (index, value) in (first..).zip(&values).filter(|(index, _)| *index >= base) {
             let known = space.log.get(Slot(index));
@@ -292,7 +308,7 @@ impl<V: Ordered> Order<V> {
         now: Instant,
     ) {
         let (majority, own) = (self.majority, owner == self.me && voter == self.me);
-        let Some(space) = self.spaces.get_mut(usize::from(owner)) else { return };
+        let Some(space) = self.spaces.get_mut(usize::from(owner)).filter(|_| first <= last) else { return };
         let Some(lead) = space.lead.as_mut().filter(|lead| lead.ballot == ballot) else { return };
         let mut reached = Vec::new();
         for (index, flight) in lead.flights.range_mut(first..=last) {
@@ -337,11 +353,7 @@ impl<V: Ordered> Order<V> {
         let Some(proposal) = self.proposals.get_mut(&index) else { return };
         if !matches!(value, Value::Batch(values) if *values == proposal.values) {
             // Somebody recovered this instance without them.
-            if let Some(proposal) = self.proposals.remove(&index) {
-                for value in proposal.values.iter().rev() {
-                    self.queue.push_front((value.clone(), 0, proposal.queued));
-                }
-            }
+            self.left_out.extend(self.proposals.remove(&index).map(|proposal| (index, proposal)));
             return;
         }
         proposal.quorum.get_or_insert(now);
@@ -504,12 +516,17 @@ impl<V: Ordered> Order<V> {
     pub(super) fn request_slots(&mut self, now: Instant, patience: Span) {
         let have = self.log.count(self.me);
         let last = self.next - 1;
-        let Some((first, proposal)) = self.proposals.range_mut(have + 1..).next() else { return };
-        if now.since(proposal.asked) < patience {
+        let lead = self.spaces[usize::from(self.me)].lead.as_mut().filter(|_| have < last);
+        let (first, asked) = match (self.proposals.range_mut(have + 1..).next(), lead) {
+            (Some((first, proposal)), _) => (*first, &mut proposal.asked),
+            // What was taken back holds nothing that waits here, and stands before what will.
+            (None, Some(lead)) => (last, &mut lead.asked),
+            (None, None) => return,
+        };
+        if now.since(*asked) < patience {
             return;
         }
-        proposal.asked = now;
-        let first = *first;
+        *asked = now;
         self.request(self.me, first.min(last), last, now);
     }
 

@@ -7,7 +7,7 @@ mod failover;
 mod straggler;
 
 use super::assignment::{NOBODY, Rank};
-use super::message::{Message, Part, Record, Timer};
+use super::message::{Message, Objects, Part, Record, Timer};
 use super::{Mutation, Order, Parameters};
 use crate::family::Tuning as _;
 use crate::order::{Member, Order as _, Ordered, Setup, Step};
@@ -647,6 +647,50 @@ fn f11_repeated_and_overtaken_requests_take_one_slot_each() {
     group.pass_millis(500);
     assert_eq!(group.owners(0), [1, 1, 1, 1]);
     group.agree(4);
+}
+
+/// What others have left out of its instances waited as if it took no room, all of it for one instance, which may be more than
+/// a message takes; and the last of it stood in front.
+#[test]
+fn what_was_left_out_is_proposed_again_in_its_order_and_in_as_many_instances() {
+    let mut parameters = Parameters::for_rtt(Span::from_millis(10));
+    (parameters.thrifty, parameters.batch_bytes) = (false, 1);
+    let mut group = Group::with(3, parameters);
+    group.passes = |from, to, _| from != 1 && to != 1;
+    (1..=6).for_each(|name| group.propose(1, name));
+    // Its requests alone have arrived.
+    let now = group.now;
+    group.act(0, |order, _| order.assign(1, 1, 6, &Objects::All, true, now));
+    group.pass_millis(3_000);
+    assert_eq!(group.orders[0].counts[1], 6, "nothing is executed in its instances");
+    group.passes = all;
+    group.pass_millis(3_000);
+    group.agree(6);
+    assert_eq!(group.executed[0], [1, 2, 3, 4, 5, 6]);
+    assert_eq!(group.owners(0), [1; 12], "each is alone, as before");
+}
+
+/// After a restart more numbers are passed over than four windows, which nobody took at once.
+#[test]
+fn a_restart_gets_over_more_numbers_than_a_small_window_has() {
+    for (members, node) in [(1, 0), (3, 0), (3, 1)] {
+        let mut parameters = Parameters::for_rtt(Span::from_millis(10));
+        (parameters.thrifty, parameters.window) = (false, 2);
+        let mut group = Group::with(members, parameters);
+        group.propose(node, 1);
+        group.pass_millis(200);
+        group.crash(&[node]);
+        group.restart(node);
+        if node == 1 {
+            // What it says to the sequencer is lost for now, and enough for what it takes back.
+            group.passes = |from, to, message| from != 1 || to != 0 || parts(message).is_empty();
+            group.pass_millis(50);
+            group.passes = all;
+        }
+        group.propose(node, 2);
+        group.pass_millis(5_000);
+        assert_eq!(group.executed[node], [1, 2], "member {node} of {members}");
+    }
 }
 
 #[test]

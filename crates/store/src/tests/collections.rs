@@ -548,6 +548,39 @@ fn a_reply_is_bounded_and_nothing_is_popped_in_vain() {
     let answers = Response::Array(vec![ones(3), too_long.clone(), too_long, Response::Integer(2)]);
     assert_eq!(store.run(transaction(vec![first, second, one, length])), answers);
     assert_eq!(store.run(pop(2)), ones(2));
+    // What is moved or dated anew is told as well, or stays as it is.
+    for _ in 0..2 {
+        let values = vec![value.clone(); 2].into();
+        store.run(Operation::Push { key: key(), values, side: Side::Right, only_if_exists: false });
+    }
+    let moves = |target: &str| Operation::LMove {
+        source: key(),
+        target: b(target),
+        from: Side::Right,
+        to: Side::Left,
+    };
+    let dates = Operation::GetEx { key: b("text"), expiry: Expiry::At(Stamp::from_nanos(9_000_000_000_000)) };
+    store.run(set("text", &"v".repeat(30 << 20)));
+    let answer = store.run(transaction(vec![pop(3), moves("other"), moves("list"), dates]));
+    let refused = || Refusal::ReplyTooLong.into();
+    assert_eq!(answer, Response::Array(vec![ones(3), refused(), refused(), refused()]));
+    assert_eq!(store.run(Operation::LLen { key: key() }), Response::Integer(1));
+    assert_eq!(store.run(Operation::LLen { key: b("other") }), Response::Integer(0));
+    assert_eq!(
+        store.run(Operation::Ttl {
+            key: b("text"),
+            unit: isochrone_core::command::TtlUnit::Millis,
+            absolute: false
+        }),
+        Response::Integer(-1)
+    );
+    // Behind one that alone takes all there is nothing is done.
+    store.run(set("huge", &"x".repeat(REPLY_MAX)));
+    let incr = || Operation::IncrBy { key: b("n"), by: 1 };
+    let answer = store.run(transaction(vec![incr(), get("huge"), incr()]));
+    let Response::Array(parts) = answer else { panic!() };
+    assert_eq!((parts[0].clone(), parts[2].clone()), (Response::Integer(1), refused()));
+    assert_eq!(store.run(incr()), Response::Integer(2));
     let (most, above) = (REPLY_MAX - 24, REPLY_MAX);
     assert_eq!(fits(REPLY_MAX, [most].into_iter()), Ok(()));
     assert_eq!(fits(REPLY_MAX, [above].into_iter()), Ok(()), "one alone");

@@ -32,6 +32,8 @@ pub(super) struct Whole {
     stage: Stage,
     /// The state of the directory under which it goes on.
     epoch: Option<u16>,
+    /// All of that, where it was read.
+    read: Option<u64>,
     /// Where the next page begins.
     at: Spot,
     /// How many entries a page looks at.
@@ -120,6 +122,7 @@ impl Whole {
             due: since,
             stage: if partitions > 1 && epoch.is_none() { Stage::Before } else { Stage::List },
             epoch,
+            read: None,
             at,
             most: most.clamp(1, u64::from(PAGE)) as u32,
             found: Vec::new(),
@@ -247,8 +250,13 @@ impl Whole {
         if self.moving {
             return Then::Pause;
         }
-        let epoch = epoch(known);
-        let same = self.epoch.replace(epoch) == Some(epoch);
+        let (read, epoch) = (digest(known), epoch(known));
+        let same = match self.read.replace(read) {
+            Some(before) => before == read,
+            // It goes on from a cursor, which has no room for more.
+            None => self.epoch == Some(epoch),
+        };
+        self.epoch = Some(epoch);
         match self.stage {
             Stage::After if same => return self.end(),
             Stage::After if matches!(self.command.operation, Operation::Scan { cursor: 1.., .. }) => {
@@ -370,11 +378,16 @@ fn anywhere(seed: u64, partitions: u16) -> Spot {
     Spot { partition: random.below(partitions.into()) as u16, place: random.below(u64::MAX) }
 }
 
-/// What the directory says, in short; never 0.
-fn epoch(known: &[Known]) -> u16 {
+/// What the directory says, in short.
+fn digest(known: &[Known]) -> u64 {
     let mut hasher = rustc_hash::FxHasher::default();
     known.hash(&mut hasher);
-    (hasher.finish() % u64::from(u16::MAX)) as u16 + 1
+    hasher.finish()
+}
+
+/// The same for a cursor; never 0.
+fn epoch(known: &[Known]) -> u16 {
+    (digest(known) % u64::from(u16::MAX)) as u16 + 1
 }
 
 /// Bits of a cursor that name a partition.

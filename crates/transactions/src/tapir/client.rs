@@ -7,7 +7,7 @@ use super::message::{Ballot, Message, Note, Nothing};
 use super::timestamps::Timestamps;
 use super::transaction::{Reading, State, Transaction};
 use crate::family::{self, Tuning as _};
-use crate::listing::{Listings, Query};
+use crate::listing::{AsOf, Listings, Query};
 use crate::map::Map;
 use crate::request::{MoveRefusal, Outcome, Reason, Refusal, Request, TxnId, Update};
 use crate::said::say_ahead;
@@ -285,14 +285,19 @@ impl Client {
         effects.complete_ahead(ticket, outcome);
     }
 
-    /// Asks all replicas which keys they have. What a change of views or a replica that steps in may still decide was
-    /// voted for by so many that those who answer meet them.
+    /// Asks all replicas which keys they have. What has committed a majority has at each participant, so as many are asked
+    /// for what is there now. What a change of views or a replica that steps in may still decide was voted for by fewer,
+    /// whom those who answer meet.
     fn list(&mut self, ticket: Ticket, partition: PartitionId, query: Query, effects: &mut Effects<Self>) {
         let group = self.map.group(partition);
         let replicas = group.members.len();
-        let decisive = Quorums::recovery(replicas, Quorums::majority(replicas));
+        let majority = Quorums::majority(replicas);
+        let needed = match query.as_of {
+            AsOf::Now { .. } => majority,
+            AsOf::Version(..) => Quorums::meeting(replicas, Quorums::recovery(replicas, majority)),
+        };
         let question = Message::List { ask: CommandId { client: self.me, sequence: ticket.0 }, query };
-        self.listings.ask(ticket, group, Quorums::meeting(replicas, decisive), &question, effects);
+        self.listings.ask(ticket, group, needed, &question, effects);
     }
 }
 

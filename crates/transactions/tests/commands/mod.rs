@@ -39,15 +39,20 @@ fn bridge<F: Family>() -> Bridge<Served<F>> {
 
 /// Four nodes in regions of their own, three partitions of three replicas.
 fn deployment(protocol: &'static str, parameters: &str) -> Deployment {
+    let placement = "[[\"n0\", \"n1\", \"n2\"], [\"n1\", \"n2\", \"n3\"], [\"n2\", \"n3\", \"n0\"]]";
+    placed(protocol, &["US West", "US East", "Euro", "Asia"], placement, parameters)
+}
+
+fn placed(protocol: &'static str, regions: &[&str], placement: &str, parameters: &str) -> Deployment {
     let mut text = "cluster = \"seeds\"\n[network]\nrtt = \"reference/rtt/carousel-ec2.csv\"\n".to_owned();
-    for (number, region) in ["US West", "US East", "Euro", "Asia"].into_iter().enumerate() {
+    for (number, region) in regions.iter().enumerate() {
         text += &format!(
             "[[region]]\nname = \"{region}\"\n[[node]]\nname = \"n{number}\"\nregion = \"{region}\"\n"
         );
     }
     text += &format!(
         "[[keyspace]]\nname = \"main\"\nprotocol = \"{protocol}\"\n\
-         placement = [[\"n0\", \"n1\", \"n2\"], [\"n1\", \"n2\", \"n3\"], [\"n2\", \"n3\", \"n0\"]]\n\
+         placement = {placement}\n\
          parameters = {{ {parameters} }}\n"
     );
     let base = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");

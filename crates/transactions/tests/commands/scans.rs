@@ -1,8 +1,10 @@
 //! What looks at all keys finds each that is there all the time, whatever else happens.
 
-use super::deployment;
+use super::{deployment, placed};
 use isochrone_core::command::{Command, Condition, Expiry, Kind, Operation, Response, Side};
-use isochrone_core::{Blob, Instant, NodeId, PartitionId, ProcessId, Random, Span, Stamp, Ticket};
+use isochrone_core::{
+    Blob, Deployment, Instant, NodeId, PartitionId, ProcessId, Random, Span, Stamp, Ticket,
+};
 use isochrone_replication::Change;
 use isochrone_sim::{
     Action, Admin, Config, Driver, FaultKind, FaultPlan, FaultSet, Next, Planned, Session, Simulation,
@@ -38,8 +40,11 @@ struct Cluster<F: Family> {
 
 /// Four regions, three partitions, or one.
 pub(super) fn stands<F: Family>(seed: u64, partitions: usize) -> (Config, Placement<F>) {
-    let deployment = deployment(F::NAME, "");
-    let mut placement = Placement::<F>::of(&deployment, &deployment.keyspaces()[0]).unwrap();
+    stands_in(&deployment(F::NAME, ""), seed, partitions)
+}
+
+fn stands_in<F: Family>(deployment: &Deployment, seed: u64, partitions: usize) -> (Config, Placement<F>) {
+    let mut placement = Placement::<F>::of(deployment, &deployment.keyspaces()[0]).unwrap();
     placement.map.groups = placement.map.groups.iter().take(partitions).cloned().collect();
     let placement = placement.movable();
     let delay = |from, to| deployment.one_way(from, to);
@@ -56,8 +61,12 @@ fn cluster<F: Family>(partitions: usize) -> Cluster<F> {
 }
 
 fn tuned<F: Family>(partitions: usize, tune: fn(&mut F::Parameters)) -> Cluster<F> {
-    let (mut config, mut placement) = stands::<F>(5, partitions);
+    let (config, mut placement) = stands::<F>(5, partitions);
     tune(&mut placement.parameters);
+    booted(config, placement)
+}
+
+fn booted<F: Family>(mut config: Config, placement: Placement<F>) -> Cluster<F> {
     config.sessions = 0;
     config.horizon = Span::from_secs(3_600);
     let mut simulation = Simulation::new(config, &placement);
@@ -302,6 +311,23 @@ fn misses_nothing<F: Family>() {
     found.dedup();
     assert_eq!(found, all, "{}", F::NAME);
     assert_eq!(cluster.run(3, Operation::DbSize), Response::Integer(60));
+}
+
+/// Of five replicas a majority is enough to say what is there now.
+#[test]
+fn tapir_lists_while_two_of_five_replicas_are_down() {
+    let regions = ["US West", "US East", "Euro", "Asia", "Australia"];
+    let nodes = "[[\"n0\", \"n1\", \"n2\", \"n3\", \"n4\"]]";
+    let (config, placement) = stands_in(&placed("tapir", &regions, nodes, ""), 5, 1);
+    let mut cluster = booted::<tapir::Family>(config, placement);
+    for key in ["a", "b", "c"] {
+        cluster.set(2, key);
+    }
+    for node in [0, 4] {
+        cluster.simulation.crash(NodeId(node));
+    }
+    cluster.set(2, "d");
+    assert_eq!(cluster.run(2, Operation::DbSize), Response::Integer(4));
 }
 
 /// A leader that has a successor of which it does not hear goes on to lead, and whoever asks hears from both.

@@ -114,9 +114,12 @@ pub fn draw_change<F: Family>(placement: &Placement<F>, random: &mut Random) -> 
     }
     let groups = &placement.map.groups;
     let group = &groups[random.below(groups.len() as u64) as usize];
-    let member = group.members[random.below(group.members.len() as u64) as usize].process.node;
-    let change = match (random.below(5), group.spares.first()) {
+    // Who is a member by now is not known here: who is none is refused.
+    let nodes: Vec<NodeId> = group.processes().map(|process| process.node).collect();
+    let member = nodes[random.below(nodes.len() as u64) as usize];
+    let change = match (random.below(6), group.spares.first()) {
         (0 | 1, Some(spare)) => Change::Add(spare.node),
+        (4, _) => Change::Add(member),
         // A group of one or two would take the meaning from all later faults.
         (2, _) if group.members.len() > 3 || random.chance(0.5) => Change::Remove(member),
         (3, _) => Change::Resign,

@@ -297,7 +297,7 @@ static XINFO: &[Spec] = &[
                     3 => StreamLook::Stream,
                     4 if is(args.at(3), "FULL") => StreamLook::Full { count: 10 },
                     6 if is(args.at(3), "FULL") && is(args.at(4), "COUNT") => {
-                        StreamLook::Full { count: number(args.at(5))?.max(0).unsigned_abs() }
+                        StreamLook::Full { count: u64::try_from(number(args.at(5))?).unwrap_or(10) }
                     }
                     _ => return Err(misspelt(args, "XINFO")),
                 };

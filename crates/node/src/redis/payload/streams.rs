@@ -72,6 +72,9 @@ impl Source<'_> {
             let same = flags & SAME_FIELDS != 0;
             let kept = flags & DELETED == 0;
             let number = if same { shared.len() as i64 } else { pack.number()? };
+            if number < 1 {
+                return Err(Fault::Format);
+            }
             let mut fields = Vec::new();
             for at in 0..number {
                 // Fewer than there are elements in the pack.
@@ -81,8 +84,9 @@ impl Source<'_> {
                     fields.push((self.admit(field)?, self.admit(value)?));
                 }
             }
+            // As many were read, so it is far from the end of 64 bits.
             let elements = if same { number + 3 } else { 2 * number + 4 };
-            if number < 1 || pack.number()? != elements {
+            if pack.number()? != elements {
                 return Err(Fault::Format);
             }
             if kept {

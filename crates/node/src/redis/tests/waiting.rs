@@ -927,3 +927,17 @@ fn who_closes_while_it_waits_waits_no_longer_and_nothing_that_follows_is_carried
     world.hang_up();
     assert!(!world.hub.waits(7) && world.transcript().ends_with("closes\n"));
 }
+
+/// Whoever hears of a message reads what was written before it.
+#[test]
+fn what_is_published_comes_behind_the_writes_before_it() {
+    check(
+        "> GET a ; PUBLISH c first ; SET k v ; PUBLISH c m ; GET k
+         < 0 nil
+         < 2 ok
+         < 4 bulk v
+         > SET k w ; MULTI ; PUBLISH c m ; EXEC ; PING
+         < 5 ok",
+        expect![[r#""#]],
+    );
+}

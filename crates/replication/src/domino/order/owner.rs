@@ -2,6 +2,7 @@
 
 use super::super::Mutation;
 use super::super::message::{Item, Record};
+use super::super::parameters::Parameters;
 use super::Order;
 use crate::order::Ordered;
 use crate::service::Reply;
@@ -138,12 +139,19 @@ const RESEND_MAX: usize = 64;
 impl<V: Ordered> Order<V> {
     pub(super) fn on_propose_led(&mut self, above: u64, values: Vec<V>, effects: &mut Effects<Self>) {
         for value in values {
-            if self.owner.len() >= self.parameters().queue_commands {
+            if self.is_full(&value) {
                 // The client asks again later.
                 return;
             }
             self.enqueue(value, above, effects.now());
         }
+    }
+
+    /// Whether there is no room for another value.
+    fn is_full(&self, value: &V) -> bool {
+        let Parameters { queue_commands, queue_bytes, .. } = *self.parameters();
+        let bytes = wire::encoded_size(value);
+        self.owner.len() >= queue_commands || self.owner.bytes() + bytes > queue_bytes.max(bytes)
     }
 
     /// Queues a value for a stamp above `above`.
@@ -156,6 +164,9 @@ impl<V: Ordered> Order<V> {
     /// Queues what another replica passes on.
     pub(super) fn on_forward(&mut self, values: Vec<(u64, V)>, now: Instant) {
         for (above, value) in values {
+            if self.is_full(&value) {
+                return;
+            }
             self.enqueue(value, above, now);
             if let Some(queued) = self.owner.queue.back_mut() {
                 queued.forwarded = true;

@@ -538,6 +538,28 @@ fn what_a_coordinator_learned_from_a_peer_is_told_to_those_that_learn_from_it() 
     assert!(world.executed.iter().all(|executed| executed == &[7]), "{:?}", world.executed);
 }
 
+/// A coordinator that took in a peer's state went on as if what that state holds had been told to those that learn from it alone,
+/// who took it for nothing.
+#[test]
+fn what_a_coordinator_jumped_over_is_fetched_by_those_that_learn_from_it() {
+    let mut world = World::new(3, |parameters| parameters.learners = Learners::Sole);
+    world.pass(1_000);
+    let (from, at) = (world.orders[1].frontiers()[0], world.wall() + 5 * MS);
+    let learned = Item::Learned { lane: 0, from, until: at + 1, values: vec![(at, Word(7))] };
+    world.act(1, |order, effects| order.handle(0, learned, effects));
+    // Its state comes to the coordinator at once, and not the command.
+    world.act(0, |order, effects| {
+        assert!(crate::order::Order::install(order, &Place { at: at + 1, lane: 0 }), "it is behind");
+        order.advance(effects);
+    });
+    world.deliver();
+    world.pass(500);
+    // It asks for the state, as it has asked the coordinator, or has the command from the other.
+    let third = &world.orders[2];
+    assert!(third.behind().is_some() || world.executed[2] == [7], "it goes on at {:?}", third.frontiers());
+    assert_eq!(world.executed[1], [7]);
+}
+
 /// Seed 11 (three regions, all faults): an answer to a beat from before a restart was taken for a round trip of 200 s,
 /// and the lane gave stamps that far ahead.
 #[test]

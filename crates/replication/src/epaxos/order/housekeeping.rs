@@ -48,7 +48,7 @@ impl<V: Ordered> Order<V> {
         }
     }
 
-    fn executed_prefixes(&self) -> [u64; SEATS] {
+    pub(super) fn executed_prefixes(&self) -> [u64; SEATS] {
         let mut executed = [0; SEATS];
         for (prefix, space) in executed.iter_mut().zip(&self.spaces) {
             *prefix = space.executed();

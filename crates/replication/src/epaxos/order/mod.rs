@@ -412,8 +412,8 @@ impl<V: Ordered> Process for Order<V> {
             return;
         }
         match message {
-            Message::PreAccept { id, batch, bytes, attributes, role } => {
-                self.on_pre_accept(seat, id, (batch, bytes), attributes, role, effects);
+            Message::PreAccept { id, batch, bytes, attributes, executed, role } => {
+                self.on_pre_accept(seat, id, (batch, bytes), (attributes, executed), role, effects);
             }
             Message::PreAccepted { id, attributes, delegate } => {
                 self.on_pre_accepted(seat, id, attributes, delegate, effects);

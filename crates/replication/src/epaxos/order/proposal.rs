@@ -162,7 +162,8 @@ impl<V: Ordered> Order<V> {
         let delegate = self.delegates().then(|| near.first().copied()).flatten();
         let asked = if self.parameters.thrifty { self.fast() - 1 } else { near.len() };
         let asked: ReplicaSet = near.into_iter().take(asked).map(replica).collect();
-        let stage = Stage::PreAccept { answers: vec![(self.me, attributes)], delegate, asked, behind };
+        let (answers, executed) = (vec![(self.me, attributes)], self.executed_prefixes());
+        let stage = Stage::PreAccept { answers, delegate, asked, behind, executed };
         self.drives.insert(id, Drive { ballot: Ballot::ZERO, tries: 0, stage });
         self.send_pre_accept(id, asked, effects);
         self.choose_path(id, effects);
@@ -197,7 +198,8 @@ impl<V: Ordered> Order<V> {
     }
 
     pub(super) fn send_pre_accept(&self, id: InstanceId, to: ReplicaSet, effects: &mut Effects<Self>) {
-        let Some(Drive { stage: Stage::PreAccept { delegate, behind, .. }, .. }) = self.drives.get(&id)
+        let Some(Drive { stage: Stage::PreAccept { delegate, behind, executed, .. }, .. }) =
+            self.drives.get(&id)
         else {
             return;
         };
@@ -210,7 +212,8 @@ impl<V: Ordered> Order<V> {
                 Some(_) => Role::Listener,
             };
             let (batch, bytes) = (batch.clone(), instance.bytes);
-            let message = Message::PreAccept { id, batch, bytes, attributes, role };
+            let executed = *executed;
+            let message = Message::PreAccept { id, batch, bytes, attributes, executed, role };
             match behind {
                 Some(_) => effects.send(self.process_of(seat), message),
                 None => effects.send_ahead(self.process_of(seat), message),
@@ -223,7 +226,7 @@ impl<V: Ordered> Order<V> {
         from: usize,
         id: InstanceId,
         (batch, bytes): (Arc<[V]>, u32),
-        proposed: Attributes,
+        (proposed, executed): (Attributes, [u64; SEATS]),
         role: Role,
         effects: &mut Effects<Self>,
     ) {
@@ -243,6 +246,14 @@ impl<V: Ordered> Order<V> {
             let mut attributes = proposed;
             if role != Role::Listener {
                 attributes.merge(&self.interference(&touches, id, false));
+                // What all had executed by then the leader's attributes hold; what all have executed since may be gone here, and
+                // others who do not know that yet would tell a recovery that it passed this by.
+                for (seat, space) in self.spaces.iter().enumerate() {
+                    let gone = space.base() - 1;
+                    if gone > executed[seat] {
+                        attributes.deps[seat] = attributes.deps[seat].max(gone);
+                    }
+                }
             }
             let due = effects.now() + self.parameters.resend;
             let Some(instance) = self.instance_mut(id) else { return };

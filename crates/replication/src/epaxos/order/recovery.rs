@@ -1,7 +1,7 @@
 //! Finishing an instance whose command leader may be gone. The argument stands in [`crate::epaxos`].
 
 use super::super::Mutation;
-use super::super::message::{Attributes, Content, InstanceId, Message, Phase, Record, Report};
+use super::super::message::{Attributes, Content, InstanceId, Message, Phase, Record, Report, SEATS};
 use super::{Order, replica, touches_of};
 use crate::order::Ordered;
 use isochrone_core::{Ballot, Effects, ReplicaSet};
@@ -30,6 +30,8 @@ pub(super) enum Stage<V: Ordered> {
         asked: ReplicaSet,
         /// Whether it leaves behind records, and the end of the numbers that they reserve.
         behind: Option<u64>,
+        /// What it had executed when it proposed.
+        executed: [u64; SEATS],
     },
     /// A recoverer gathers promises.
     Gather { reports: BTreeMap<usize, Report<V>> },

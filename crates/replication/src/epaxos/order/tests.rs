@@ -140,7 +140,9 @@ fn a_validation_waits_for_whoever_is_heard() {
     let (id, batch) = (InstanceId::at(1, 1), Arc::from([Blob::from(vec![7])]));
     let attributes = Attributes { seq: 1, ..Attributes::default() };
     let role = message::Role::Acceptor;
-    recoverer.hear(1, Message::PreAccept { id, batch: Arc::clone(&batch), bytes: 1, attributes, role });
+    let executed = [0; SEATS];
+    let copy = Arc::clone(&batch);
+    recoverer.hear(1, Message::PreAccept { id, batch: copy, bytes: 1, attributes, executed, role });
     recoverer.pass(20, &[2, 3, 4]);
     let [ballot] = recoverer.ballots()[..] else { panic!("{:?}", recoverer.ballots()) };
     let report = |phase, content, initial| {
@@ -174,7 +176,8 @@ fn who_stands_for_another_no_more_in_a_peers_state_lets_nobody_pass() {
     later.deps[1] = 1;
     for (number, attributes) in [(1, earlier), (2, later)] {
         let (id, role) = (InstanceId::at(1, number), message::Role::Listener);
-        replica.hear(1, Message::PreAccept { id, batch: batch.clone(), bytes: 1, attributes, role });
+        let (batch, executed) = (batch.clone(), [0; SEATS]);
+        replica.hear(1, Message::PreAccept { id, batch, bytes: 1, attributes, executed, role });
     }
     let mut behind = Attributes { seq: 3, deps: [0; SEATS] };
     behind.deps[1] = 2;
@@ -193,4 +196,41 @@ fn who_stands_for_another_no_more_in_a_peers_state_lets_nobody_pass() {
     assert_eq!(executed(&mut replica), [0, 0, 0], "it waits for what the other stood for");
     replica.hear(1, commit(InstanceId::at(1, 1), earlier));
     assert_eq!(executed(&mut replica), [0, 2, 1]);
+}
+
+/// A command was proposed before its leader executed another that interferes, and came here when all had and this one had forgotten
+/// it. If it were pre-accepted as it was proposed, it could be committed fast, and a recovery that asks somebody who does
+/// not know yet that all have executed the other would give it up.
+#[test]
+fn what_comes_late_is_not_passed_by_what_is_forgotten_here() {
+    let answers = |executed: [u64; SEATS]| {
+        let mut replica = Recoverer::new();
+        // So many keys that the index is swept of them.
+        let other: Arc<[Blob]> = (0..300_u16).map(|key| Blob::from(key.to_string().into_bytes())).collect();
+        let attributes = Attributes { seq: 1, deps: [0; SEATS] };
+        let other = Committed { id: InstanceId::at(3, 1), content: Content::Batch(other), attributes };
+        replica.hear(3, Message::Commit { list: vec![other] });
+        while replica.order.step(replica.now).is_some() {}
+        replica.act(|order, effects| order.expire(Timer::Heartbeat, effects));
+        let mut all = [0; SEATS];
+        all[3] = 1;
+        for from in 1..5 {
+            let sent = replica.now;
+            replica.hear(from, Message::Heartbeat { last: 0, executed: all, sent });
+        }
+        assert_eq!((replica.order.settled[3], replica.order.spaces[3].base()), (1, 2), "it is forgotten");
+        replica.said.clear();
+        let (id, role) = (InstanceId::at(1, 1), message::Role::Acceptor);
+        let batch = Arc::from([Blob::from("7")]);
+        replica.hear(1, Message::PreAccept { id, batch, bytes: 1, attributes, executed, role });
+        let answer = replica.said.iter().find_map(|said| match said {
+            Message::PreAccepted { attributes, .. } => Some(attributes.deps[3]),
+            _ => None,
+        });
+        answer.expect("an answer")
+    };
+    let mut after = [0; SEATS];
+    after[3] = 1;
+    assert_eq!(answers(after), 0, "its leader had executed the other: as proposed");
+    assert_eq!(answers([0; SEATS]), 1);
 }

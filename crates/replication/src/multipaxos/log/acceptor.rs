@@ -54,11 +54,12 @@ impl<V: Wire> Log<V> {
         decided: Slot,
         effects: &mut Effects<Self>,
     ) {
-        let Some(last) = end.0.checked_sub(1).map(Slot) else { return };
-        let nothing = self.votes.get(last).is_some_and(|vote| vote.value == Value::NoOp);
-        let last =
-            if nothing && self.decided < decided { last.0.checked_sub(1).map(Slot) } else { Some(last) };
-        if let Some(last) = last.filter(|last| first <= *last) {
+        let nothing = |slot: &Slot| self.votes.get(*slot).is_some_and(|vote| vote.value == Value::NoOp);
+        let end = match self.decided < decided {
+            true => first.until(end).find(nothing).unwrap_or(end),
+            false => end,
+        };
+        if let Some(last) = end.0.checked_sub(1).map(Slot).filter(|last| first <= *last) {
             effects.urgently(|effects| effects.send(to, Message::Accepted { ballot, first, last }));
         }
     }

@@ -216,28 +216,15 @@ impl<V: Wire> Log<V> {
     pub(super) fn after_change(&mut self, effects: &mut Effects<Self>) {
         effects.mark(Note::Counted("membership_changes"));
         let (now, members) = (effects.now(), self.configuration.clone());
-        let gone = !self.is_member();
         let decided = self.decided;
         let Role::Leader(reign) = &mut self.role else { return };
         members.members().iter().for_each(|member| reign.contact.heard(member.replica, now));
         if reign.learner.is_some_and(|learner| members.contains(learner.replica)) {
             reign.learner = None;
         }
-        if gone {
-            self.end_change(effects);
-            // The group goes on without this replica: whoever is furthest is told to lead at once.
-            let Role::Leader(reign) = &self.role else { return };
-            let ballot = reign.ballot;
-            let heir = members.members().first().copied();
-            self.beat(effects);
-            if let Some(heir) = heir {
-                effects.send(heir.process, Message::Handover { ballot, decided });
-            }
-            return self.step_down(effects);
-        }
         // Those before the change have decided it, and perhaps only this replica knows. Whoever votes for the slot behind it
         // writes down with its vote that the change is decided: once a majority of those after the change has, the group
-        // goes on without any minority of them.
+        // goes on without any minority of them. So a leader that is no member any more leads until then.
         if let Some(task) = &mut reign.task {
             task.slot = task.slot.map(|_| decided);
         }
@@ -246,12 +233,23 @@ impl<V: Wire> Log<V> {
         }
     }
 
-    /// Answers for a change whose last slot is decided.
+    /// Answers for a change whose last slot is decided. Who is no member by it has led until then.
     pub(super) fn end_change(&mut self, effects: &mut Effects<Self>) {
         let decided = self.decided;
         let Role::Leader(reign) = &mut self.role else { return };
         if let Some(task) = reign.task.take_if(|task| task.slot.is_some_and(|slot| slot < decided)) {
             effects.complete(task.ticket, Ok(()));
         }
+        let (ballot, next) = (reign.ballot, reign.next);
+        if self.is_member() || next > decided {
+            return;
+        }
+        // The group goes on without this replica: whoever is furthest is told to lead at once.
+        let heir = self.configuration.members().first().copied();
+        self.beat(effects);
+        if let Some(heir) = heir {
+            effects.send(heir.process, Message::Handover { ballot, decided });
+        }
+        self.step_down(effects);
     }
 }

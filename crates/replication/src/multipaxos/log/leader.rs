@@ -311,6 +311,7 @@ impl<V: Wire> Log<V> {
         let Role::Leader(reign) = &self.role else { return false };
         let hands_over = matches!(reign.task, Some(Task { heir: Some(_), .. }));
         !hands_over
+            && self.is_member()
             && !reign.task.as_ref().is_some_and(Task::is_due)
             && reign.barrier.is_none()
             && reign.next.since(self.decided) < self.parameters.window
@@ -430,7 +431,7 @@ impl<V: Wire> Log<V> {
         let Role::Leader(reign) = &mut self.role else { return };
         let ballot = reign.ballot;
         let hears = reign.hears_quorum(&self.configuration, me, now);
-        if !hears && self.is_member() {
+        if !hears {
             // Deaf or cut off: others will elect another, and clients had better look for it.
             effects.mark(Note::Counted("leaders_cut_off"));
             return self.step_down(effects);

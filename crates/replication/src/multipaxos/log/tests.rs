@@ -155,6 +155,24 @@ fn a_prefix_log_takes_another_leaders_log_at_once_or_not_at_all() {
     assert_eq!((follower.log.votes.end(), follower.log.tail), (Slot(2), ballot(2, 2)));
 }
 
+/// Nothing is proposed behind a change of the members so that those who vote for it are known to know of the change: who does
+/// not gives no vote for it, whatever stands behind it.
+#[test]
+fn a_vote_for_nothing_is_given_by_who_knows_what_is_before_it() {
+    let (ballot, from, decided) = (ballot(1, 0), Slot(1), Slot(1));
+    let votes = |values: Vec<Value<u8>>| {
+        let mut follower = Follower::new(Form::Slots);
+        let said = follower.hear(Message::Adopt { ballot, from, values: values.into(), decided });
+        said.into_iter().find_map(|said| match said {
+            Message::Accepted { first, last, .. } => Some((first, last)),
+            _ => None,
+        })
+    };
+    assert_eq!(votes(vec![batch(1), Value::NoOp, batch(2)]), Some((Slot(1), Slot(1))));
+    assert_eq!(votes(vec![Value::NoOp, batch(2)]), None);
+    assert_eq!(votes(vec![batch(1), batch(2)]), Some((Slot(1), Slot(2))));
+}
+
 #[test]
 fn a_promise_outlives_a_restart() {
     let mut follower = Follower::new(Form::Slots);

@@ -82,7 +82,10 @@ fn f8_a_command_leader_dies_at_every_step() {
         let parameters = group.setup.parameters;
         group.pass(parameters.election + parameters.heartbeat);
         for node in [0, 2] {
-            assert!(group.executed[node].ends_with(&[2, 3]), "step {step}: {:?}", group.executed[node]);
+            // What was accepted without a slot may be given one behind them.
+            let mut others = group.executed[node].clone();
+            others.retain(|name| *name != 1);
+            assert_eq!(others, [9, 2, 3], "step {step}");
             assert!(!answered || group.executed[node].contains(&1), "step {step}: answered and lost");
         }
         group.restart(1);

@@ -225,6 +225,13 @@ impl Messages<File> {
 impl<S: Read> Read for Messages<S> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         let read = self.source.read(into)?;
+        if read == 0
+            && !into.is_empty()
+            && let Part::Length(word) = &self.part
+            && !word.is_empty()
+        {
+            return Err(damaged("it is cut off within the length of a message"));
+        }
         self.pass(&into[..read])?;
         Ok(read)
     }
