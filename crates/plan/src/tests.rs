@@ -58,7 +58,7 @@ fn the_table_of_five_regions() {
         multipaxos, leader Euro             332.0    254.0   166.0   401.0      456.0   321.8
 
         recommended: sdpaxos, sequencer US West, 1.0 ms over the mean floor
-          the lowest mean, with epaxos as low
+          the lowest mean, with epaxos as low; while other regions write, with reply = "commit"
         configured:  multipaxos, leader US East, 69.2 ms slower
     "#]]
     .assert_eq(&planned(&Deployment::five_regions()).to_string());
@@ -143,7 +143,7 @@ fn clients_weigh_the_means() {
         multipaxos, leader Australia        322.0    366.0   451.0   276.0      161.0   378.5
 
         recommended: sdpaxos, sequencer US West, 3.8 ms over the mean floor
-          the lowest mean, with epaxos as low
+          the lowest mean, with epaxos as low; while other regions write, with reply = "commit"
         configured:  multipaxos, leader US East, 40.5 ms slower
     "#]]
     .assert_eq(&plan(&deployment, MAIN, &demand).unwrap().to_string());
@@ -163,7 +163,7 @@ fn interference_moves_the_choice_away_from_epaxos() {
     expect![[r#"
         epaxos, 143.3 ms: the lowest mean; sdpaxos with WA comes next, 4.7 ms more; with more than 3% of interfering commands sdpaxos with WA is faster
         epaxos, 146.1 ms: the lowest mean; sdpaxos with WA comes next, 1.9 ms more; with more than 3% of interfering commands sdpaxos with WA is faster
-        sdpaxos, sequencer WA, 148.0 ms: the lowest mean; curp-consensus with VA comes next, 36.6 ms more
+        sdpaxos, sequencer WA, 148.0 ms: the lowest mean; curp-consensus with VA comes next, 36.6 ms more; while other regions write, with reply = "commit"
     "#]].assert_eq(&[0.0, 2.0, 50.0].map(choice).concat());
 }
 

@@ -935,9 +935,24 @@ fn what_is_published_comes_behind_the_writes_before_it() {
         "> GET a ; PUBLISH c first ; SET k v ; PUBLISH c m ; GET k
          < 0 nil
          < 2 ok
-         < 4 bulk v
+         < 3 bulk v
          > SET k w ; MULTI ; PUBLISH c m ; EXEC ; PING
-         < 5 ok",
-        expect![[r#""#]],
+         < 4 ok",
+        expect![[r#"
+            > GET a ; PUBLISH c first ; SET k v ; PUBLISH c m ; GET k
+              ask 0 k1 Get { key: "a" }
+              ask 2 k1 Set { key: "k", value: "v", condition: Always, expiry: Clear, get: false } in order
+            < 0 nil
+              $-1·:0·
+            < 2 ok
+              ask 3 k1 Get { key: "k" }
+              +OK·:0·
+            < 3 bulk v
+              $1·v·
+            > SET k w ; MULTI ; PUBLISH c m ; EXEC ; PING
+              ask 4 k1 Set { key: "k", value: "w", condition: Always, expiry: Clear, get: false } in order
+            < 4 ok
+              +OK·+OK·+QUEUED·*1·:0·+PONG·
+        "#]],
     );
 }
