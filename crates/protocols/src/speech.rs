@@ -33,6 +33,7 @@ pub(crate) fn bridge<F: Family>() -> Bridge<Replicated<Store, F>> {
         },
         roles: &["replica", "client"],
         spare: Placement::add_spare,
+        shrinks: F::SYNCS_ALL,
         membership: orders::<F>,
         moves: moves::<F>,
         plant: |placement, name| {

@@ -26,6 +26,7 @@ pub(crate) fn bridge<F: Family>() -> Bridge<Served<F>> {
             Answer::Transaction(_) => simulated::Answer::Refused("a transaction is no command".to_owned()),
         },
         roles: &["server", "client"],
+        shrinks: false,
         spare: |placement, node| {
             if F::LED {
                 placement.add_spare(node);

@@ -27,6 +27,8 @@ pub struct Bridge<F: Protocol> {
     pub roles: &'static [&'static str],
     /// Puts a waiting replica on a node that is not in the deployment, for changes of membership.
     pub spare: fn(&mut F::Placement, NodeId),
+    /// Whether it goes on with fewer replicas while some are down: who is lost for good then may be the last.
+    pub shrinks: bool,
     /// Orders one change of membership or leadership.
     pub membership: fn(&F::Placement, &mut Random) -> Vec<Admin>,
     /// Orders the move of some keys to another partition; nothing where there is only one.
@@ -287,7 +289,7 @@ pub fn run<F: Protocol>(
     let at = report.virtual_time;
     // Who is lost for good may be one of a majority that the members were changed to.
     let lost = [FaultKind::BitRot, FaultKind::DiskLost].map(|kind| report.faults.count(kind));
-    if (lost == [0, 0] || !changes) && report.violations.is_empty() {
+    if (lost == [0, 0] || !(changes || bridge.shrinks)) && report.violations.is_empty() {
         let unserved = clients.unserved().first().cloned();
         let violation = |text| Violation { seed, at, kind: ViolationKind::Liveness, text };
         report.violations.extend(unserved.map(violation));
@@ -346,6 +348,10 @@ pub(crate) fn config<W>(deployment: &Deployment, terms: &Terms<W>, seed: u64) ->
     config.horizon = terms.duration;
     if !terms.faults.is_empty() {
         config.aftermath = Span::from_secs(5);
+    }
+    if terms.varied.is_some() {
+        // Slow disks and much jitter together make each of a hundred reads at the end take two seconds.
+        config.patience = Span::from_secs(300);
     }
     config
 }

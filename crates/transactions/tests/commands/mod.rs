@@ -26,6 +26,7 @@ fn bridge<F: Family>() -> Bridge<Served<F>> {
             answer => panic!("no command is answered with {answer:?}"),
         },
         roles: &["server", "client"],
+        shrinks: false,
         spare: |placement, node| {
             if F::LED {
                 placement.add_spare(node);

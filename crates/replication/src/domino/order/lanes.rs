@@ -5,7 +5,7 @@ use super::super::Mutation;
 use super::super::message::Item;
 use super::Order;
 use crate::order::Ordered;
-use isochrone_core::{Ballot, IntervalMap};
+use isochrone_core::{Ballot, Instant, IntervalMap};
 use std::collections::BTreeMap;
 
 /// One replica's lane.
@@ -15,6 +15,8 @@ pub(super) struct Lane<V> {
     pub(super) ballot: Ballot,
     /// The highest ballot that this replica was outbid by as a revoker. It is not promised: nothing is written of it.
     pub(super) outbid: Ballot,
+    /// Outbid, it begins no other revocation before.
+    pub(super) rests: Instant,
     /// At ballot 0 it votes only from here on.
     pub(super) sealed: u64,
     /// Votes for single positions. One that a revoker's no-op lies over stays as such: something was proposed
@@ -33,6 +35,7 @@ impl<V> Default for Lane<V> {
         Lane {
             ballot: Ballot::ZERO,
             outbid: Ballot::ZERO,
+            rests: Instant::ZERO,
             sealed: 0,
             votes: BTreeMap::new(),
             noops: IntervalMap::default(),

@@ -284,7 +284,7 @@ impl<V: Ordered> Order<V> {
             Item::Seal(seal) => self.on_seal(from, seal),
             Item::SealAccepted { lane, ballot, until } => self.on_seal_accepted(from, lane, ballot, until),
             Item::Sealed(seal) => self.on_sealed(&seal),
-            Item::Outbid { lane, ballot } => self.on_outbid(lane, ballot),
+            Item::Outbid { lane, ballot } => self.on_outbid(lane, ballot, effects.now()),
             Item::Lack { values } => self.on_lack(from, &values),
             Item::Body { values } => self.on_body(values, effects),
             Item::Report { epoch, open, frontiers } => {

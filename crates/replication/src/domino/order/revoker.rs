@@ -45,7 +45,9 @@ impl<V: Ordered> Order<V> {
                     self.revoke(lane, until, now);
                     effects.mark(super::Note::Counted("lanes_reclaimed"));
                 }
-            } else if let Some(until) = self.revokes(seat, clock) {
+            } else if now >= self.lanes[seat].rests
+                && let Some(until) = self.revokes(seat, clock)
+            {
                 self.revoke(lane, until, now);
                 effects.mark(super::Note::Counted("lanes_revoked"));
             }
@@ -54,13 +56,17 @@ impl<V: Ordered> Order<V> {
 
     /// Up to where this replica is to revoke another's lane, if it is.
     fn revokes(&self, seat: usize, clock: u64) -> Option<u64> {
-        let mut others = (1..self.n()).map(|after| (seat + after) % self.n());
-        let turn = others.find(|other| *other == self.me || !self.suspected(*other)) == Some(self.me);
         // Less than half of a block is left ahead of the clock.
         let block = self.parameters().revoke.as_nanos();
         let due = self.tracks[seat + 1].frontier() < clock + block / 2;
-        (self.suspected(seat) && turn && due && self.clock.is_set())
+        (self.suspected(seat) && self.succeeds(seat) && due && self.clock.is_set())
             .then(|| (clock + block).max(self.lanes[seat].sealed))
+    }
+
+    /// Whether this replica is the first that lives behind another.
+    fn succeeds(&self, seat: usize) -> bool {
+        let mut others = (1..self.n()).map(|after| (seat + after) % self.n());
+        others.find(|other| *other == self.me || !self.suspected(*other)) == Some(self.me)
     }
 
     /// Up to where it is to take back its own lane, if it is: for long nothing was decided in what a revoker has closed
@@ -155,6 +161,11 @@ impl<V: Ordered> Order<V> {
         // A block that was sealed further is closed as a whole, in a ballot that was promised for all of it.
         let sealed = revocation.promises.values().map(|promise| promise.sealed).max().unwrap_or(0);
         if sealed > revocation.until {
+            if seat != self.me && !self.succeeds(seat) {
+                // Somebody else's turn has come, who is at it: they would outbid each other for ever.
+                self.revocations.remove(&lane);
+                return;
+            }
             return self.revoke(lane, sealed, effects.now());
         }
         let promises: Vec<Arc<Revoked<V>>> = revocation.promises.values().cloned().collect();
@@ -247,12 +258,16 @@ impl<V: Ordered> Order<V> {
         }
     }
 
-    pub(super) fn on_outbid(&mut self, lane: u8, ballot: Ballot) {
+    pub(super) fn on_outbid(&mut self, lane: u8, ballot: Ballot, now: Instant) {
+        // Whoever was ahead is given the time for both phases, by each for another while longer.
+        let behind = (self.me + self.n() - usize::from(lane).min(self.n())) % self.n();
+        let rest = self.parameters().resend * (2 + behind as u64);
         if let Some(known) = self.lanes.get_mut(usize::from(lane)) {
             // The next attempt is to be above it.
             if self.revocations.get(&lane).is_some_and(|revocation| revocation.ballot < ballot) {
                 self.revocations.remove(&lane);
                 known.outbid = known.outbid.max(ballot);
+                known.rests = now + rest;
             }
         }
     }

@@ -560,6 +560,27 @@ fn what_a_coordinator_jumped_over_is_fetched_by_those_that_learn_from_it() {
     assert_eq!(world.executed[1], [7]);
 }
 
+/// Seed 101000241 (five regions, all faults): two revoked the lane of one that was lost, one of them from when the other had been
+/// silent, and outbid each other for ever.
+#[test]
+fn who_is_not_next_leaves_a_lane_to_who_is() {
+    let mut world = World::new(5, |_| {});
+    world.pass(1_000);
+    world.cut = Some(2);
+    world.pass(3_000);
+    let (before, sealed) = (world.orders[0].lanes[2].ballot, world.orders[0].lanes[2].sealed);
+    assert_eq!(before.owner, ReplicaId(3), "the next one behind it");
+    let now = Instant::from_nanos(world.time * MS);
+    world.act(4, |order, _| order.revoke(2, sealed - 1, now));
+    world.deliver();
+    assert!(world.orders[4].revocations.is_empty());
+    assert_eq!(world.orders[0].lanes[2].ballot.round, before.round + 1, "it does not begin again");
+    world.lead(0, 7);
+    world.pass(5_000);
+    let executed: Vec<_> = [0, 1, 3, 4].map(|node| world.executed[node].clone()).into();
+    assert!(executed.iter().all(|executed| executed == &[7]), "{executed:?}");
+}
+
 /// Seed 11 (three regions, all faults): an answer to a beat from before a restart was taken for a round trip of 200 s,
 /// and the lane gave stamps that far ahead.
 #[test]
