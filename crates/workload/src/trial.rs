@@ -332,7 +332,7 @@ pub(crate) fn config<W>(deployment: &Deployment, terms: &Terms<W>, seed: u64) ->
     config.jitter = match terms.varied {
         None => terms.jitter,
         Some(most) => {
-            let mut random = Random::seeded(seed ^ 0x006a_6974_7465_72);
+            let mut random = Random::seeded(seed ^ 0x6a69_7474_6572);
             // Much as little: a seed in four has none.
             match random.below(4) {
                 0 => Jitter::None,
