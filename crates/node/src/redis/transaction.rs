@@ -215,9 +215,8 @@ pub(crate) fn exec(state: &mut State, context: &mut Context<'_>, sink: &mut Sink
         return Step::Stalled;
     }
     // Nor is anything published ahead of what was written before.
-    let local = |spec: &&Spec| matches!(spec.action, Action::Local(_));
     if state.pipeline.ordered() > 0
-        && queue.specs.iter().all(|spec| local(&spec))
+        && queue.specs.iter().all(|spec| matches!(spec.action, Action::Local(_)))
         && queue.specs.iter().any(|spec| spec.name == "publish")
     {
         return Step::Stalled;
