@@ -464,3 +464,52 @@ fn timeless(history: &History) -> History {
     };
     history.operations.iter().map(at_once).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use isochrone_check::{Outcome as End, Value};
+
+    /// What was asked of one key one after the other, with what each was answered.
+    fn history(asked: &[(&str, &[&str], Value)]) -> History {
+        let operation = |(place, (op, args, value)): (usize, &(&str, &[&str], Value))| Operation {
+            client: place as u64,
+            session: 0,
+            sequence: 0,
+            keys: vec!["x".into()],
+            op: (*op).into(),
+            args: args.iter().map(|word| (*word).to_owned()).collect(),
+            stamp: None,
+            invoked: place as u64 * 10,
+            returned: Some(place as u64 * 10 + 5),
+            outcome: End::Ok,
+            value: Some(value.clone()),
+        };
+        asked.iter().enumerate().map(operation).collect()
+    }
+
+    /// So many violations as a history of what is linearizable, and of what is serializable.
+    fn violations(history: &History) -> [usize; 2] {
+        [Guarantee::Linearizable, Guarantee::Serializable].map(|guarantee| {
+            let mut violations = Vec::new();
+            let undecided = judge(history, guarantee, Instant::MAX, 1, Span::ZERO, &mut violations);
+            assert_eq!(undecided, None);
+            violations.len().min(1)
+        })
+    }
+
+    #[test]
+    fn what_is_serializable_may_be_late_and_not_wrong() {
+        let (set, get) = ("set", "get");
+        let ok = || Value::Text("OK".to_owned());
+        let text = |text: &str| Value::Text(text.to_owned());
+        let writes = [(set, &["1"][..], ok()), (set, &["2"][..], ok())];
+        let reads = |value| history(&[&writes[..], &[(get, &[][..], value)]].concat());
+        assert_eq!(violations(&reads(text("2"))), [0, 0]);
+        assert_eq!(violations(&reads(text("1"))), [1, 0], "of before");
+        assert_eq!(violations(&reads(text("3"))), [1, 1], "never written");
+        let adds = |value| ("incrby", &["1"][..], Value::Integer(value));
+        assert_eq!(violations(&history(&[adds(1), adds(2)])), [0, 0]);
+        assert_eq!(violations(&history(&[adds(1), adds(1)])), [1, 1], "one is lost");
+    }
+}

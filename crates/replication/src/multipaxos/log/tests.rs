@@ -523,6 +523,36 @@ fn a_change_of_the_members_is_proposed_behind_what_is_decided() {
     }
 }
 
+/// Whoever is told that it is gone may be switched off: the others are to know then that they need nobody in its place.
+#[test]
+fn a_leader_that_is_removed_leads_until_the_others_know() {
+    for form in [Form::Slots, Form::Prefix] {
+        let mut group = [0, 1, 2].map(|node| Follower::on(node, form));
+        group[0].run(Log::campaign);
+        talk(&mut group, &[0, 1, 2]);
+        group[0].run(|log, effects| log.on_change(Ticket(1), Change::Remove(NodeId(0)), effects));
+        let tells = |said: &Message<u8>| {
+            matches!(
+                said,
+                Message::Accept { value: Value::NoOp, .. }
+                    | Message::Heartbeat { .. }
+                    | Message::Handover { .. }
+            )
+        };
+        talk_but(&mut group, &[0, 1, 2], tells);
+        assert!(group[0].log.leads() && group[0].answers.is_empty(), "{form:?}: only it knows");
+        for _ in 0..20 {
+            group.iter_mut().for_each(|one| one.now = one.now + Span::from_millis(20));
+            group[0].run(Log::beat);
+            talk(&mut group, &[0, 1, 2]);
+        }
+        assert_eq!((group[0].log.leads(), &group[0].answers[..]), (false, &[Ok(())][..]), "{form:?}");
+        for other in &group[1..] {
+            assert_eq!(other.log.configuration.members().len(), 2, "{form:?}");
+        }
+    }
+}
+
 #[test]
 fn who_hears_of_its_heir_from_a_third_has_handed_over() {
     let mut group = [0, 1, 2].map(|node| Follower::on(node, Form::Slots));
