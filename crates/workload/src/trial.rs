@@ -237,7 +237,7 @@ pub fn run<F: Protocol>(
     let mut simulation = Simulation::<F>::new(config, &placement);
     let tolerated = deployment.keyspace(keyspace).crashes_max();
     let mut plan = terms.plan(seed, terms.faults, &simulation.shape(tolerated));
-    let membership = plan.kinds.contains(FaultKind::Membership);
+    let changes = plan.kinds.contains(FaultKind::Membership);
     terms.add_moves(&mut plan, &mut random);
     let clocks =
         [FaultKind::ClockOffset, FaultKind::ClockJump].into_iter().any(|kind| plan.kinds.contains(kind));
@@ -272,9 +272,8 @@ pub fn run<F: Protocol>(
         skew_max: if clocks { Span::from_secs(3) } else { Span::ZERO },
         region_of,
     };
-    let changes = membership;
     let (membership, moves) =
-        (membership.then_some(bridge.membership), (terms.moves > 0).then_some(bridge.moves));
+        (changes.then_some(bridge.membership), (terms.moves > 0).then_some(bridge.moves));
     let admin = Box::new(move |random: &mut Random| match (membership, moves) {
         (Some(orders), None) => orders(&placement, random),
         (Some(orders), Some(_)) if random.chance(0.2) => orders(&placement, random),
