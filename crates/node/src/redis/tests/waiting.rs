@@ -936,7 +936,7 @@ fn what_is_published_comes_behind_the_writes_before_it() {
          < 0 nil
          < 2 ok
          < 3 bulk v
-         > SET k w ; MULTI ; PUBLISH c m ; EXEC ; PING
+         > SET k w ; MULTI ; PUBLISH c m ; EXEC ; GET k
          < 4 ok",
         expect![[r#"
             > GET a ; PUBLISH c first ; SET k v ; PUBLISH c m ; GET k
@@ -949,10 +949,11 @@ fn what_is_published_comes_behind_the_writes_before_it() {
               +OK·:0·
             < 3 bulk v
               $1·v·
-            > SET k w ; MULTI ; PUBLISH c m ; EXEC ; PING
-              ask 4 k1 Set { key: "k", value: "w", condition: Always, expiry: Clear, get: false } in order
+            > SET k w ; MULTI ; PUBLISH c m ; EXEC ; GET k
+              ask 4 k1 Set { key: "k", value: "w", condition: Always, expiry: Clear, get: false }
             < 4 ok
-              +OK·+OK·+QUEUED·*1·:0·+PONG·
+              ask 6 k1 Get { key: "k" }
+              +OK·+OK·+QUEUED·*1·:0·
         "#]],
     );
 }
