@@ -577,10 +577,10 @@ fn a_reply_is_bounded_and_nothing_is_popped_in_vain() {
     // Behind one that alone takes all there is nothing is done.
     store.run(set("huge", &"x".repeat(REPLY_MAX)));
     let incr = || Operation::IncrBy { key: b("n"), by: 1 };
-    let answer = store.run(transaction(vec![incr(), get("huge"), incr()]));
+    let answer = store.run(transaction(vec![get("huge"), incr()]));
     let Response::Array(parts) = answer else { panic!() };
-    assert_eq!((parts[0].clone(), parts[2].clone()), (Response::Integer(1), refused()));
-    assert_eq!(store.run(incr()), Response::Integer(2));
+    assert!(matches!(parts[0], Response::Bulk(_)) && parts[1] == refused());
+    assert_eq!(store.run(incr()), Response::Integer(1));
     let (most, above) = (REPLY_MAX - 24, REPLY_MAX);
     assert_eq!(fits(REPLY_MAX, [most].into_iter()), Ok(()));
     assert_eq!(fits(REPLY_MAX, [above].into_iter()), Ok(()), "one alone");
