@@ -236,15 +236,13 @@ impl Turn<'_> {
         from: Side,
         to: Side,
     ) -> Result<Response, Refusal> {
-        if self.store().view::<List>(source)?.is_none() {
-            return Ok(Response::Nil);
-        }
-        self.store().view::<List>(target)?;
-        let end = |list: &List| match from {
-            Side::Left => list.iter().next().map_or(0, |value| value.len()),
-            Side::Right => list.iter().next_back().map_or(0, |value| value.len()),
+        let Some(list) = self.store().view::<List>(source)? else { return Ok(Response::Nil) };
+        let end = match from {
+            Side::Left => list.iter().next(),
+            Side::Right => list.iter().next_back(),
         };
-        let length = self.store().view::<List>(source)?.map_or(0, end);
+        let length = end.map_or(0, |value| value.len());
+        self.store().view::<List>(target)?;
         fits(self.left(), [length].into_iter())?;
         if source == target {
             let moved = self.update(mark, source, |list: &mut List| {

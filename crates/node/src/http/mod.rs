@@ -293,10 +293,15 @@ async fn move_range(
 /// The keyspace of this name.
 fn known(state: &State, name: &str) -> Result<KeyspaceId, (StatusCode, String)> {
     let keyspace = state.keyspaces.get(name).copied();
-    let there = || state.keyspaces.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
     keyspace.ok_or_else(|| {
-        (StatusCode::BAD_REQUEST, format!("there is no keyspace {name:?}; there is: {}\n", there()))
+        let there = names(&state.keyspaces);
+        (StatusCode::BAD_REQUEST, format!("there is no keyspace {name:?}; there is: {there}\n"))
     })
+}
+
+/// What there is, for whoever has named something else.
+fn names<V>(all: &BTreeMap<String, V>) -> String {
+    all.keys().map(String::as_str).collect::<Vec<_>>().join(", ")
 }
 
 #[derive(Deserialize)]
@@ -365,7 +370,7 @@ async fn about((shared, from, headers, body): Call, what: fn(NodeId) -> Administ
         Err(refusal) => return refusal.into_response(),
     };
     let Some(node) = state.nodes.get(&node).copied() else {
-        let there = state.nodes.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
+        let there = names(&state.nodes);
         return bad(format!("there is no node {node:?}; there is: {there}\n"));
     };
     let partition = partition.map(PartitionId);

@@ -184,10 +184,11 @@ impl Peers {
         let Some(inbound) = self.inbound.get(index) else { return };
         if ready.readable {
             inbound.stream.wake(ready.closed);
-            let waits = self.full && inbound.node.is_some();
             if self.again.contains(&index) {
                 // It has had its turn, or has none now.
-            } else if waits {
+                return;
+            }
+            if self.full && inbound.node.is_some() {
                 self.again.push(index);
             } else {
                 self.read(index, shard, registry, scratch);
@@ -215,7 +216,6 @@ impl Peers {
             link.hail(queue, now, registry);
         }
         match outcome {
-            Ok((true, _)) if self.again.contains(&index) => {}
             Ok((true, _)) => self.again.push(index),
             Ok((false, _)) => {
                 if let Some(node) = inbound.node {

@@ -250,7 +250,8 @@ impl Whole {
         if self.moving {
             return Then::Pause;
         }
-        let (read, epoch) = (digest(known), epoch(known));
+        let read = digest(known);
+        let epoch = epoch(read);
         let same = match self.read.replace(read) {
             Some(before) => before == read,
             // It goes on from a cursor, which has no room for more.
@@ -386,8 +387,8 @@ fn digest(known: &[Known]) -> u64 {
 }
 
 /// The same for a cursor; never 0.
-fn epoch(known: &[Known]) -> u16 {
-    (digest(known) % u64::from(u16::MAX)) as u16 + 1
+fn epoch(digest: u64) -> u16 {
+    (digest % u64::from(u16::MAX)) as u16 + 1
 }
 
 /// Bits of a cursor that name a partition.

@@ -493,10 +493,7 @@ impl<V: Ordered> crate::order::Order for Order<V> {
     }
 
     fn propose(&mut self, value: V, bytes: usize, now: Instant) -> Result<(), Refusal> {
-        let parameters = self.parameters();
-        if self.owner.len() >= parameters.queue_commands
-            || self.owner.bytes() + bytes > parameters.queue_bytes.max(bytes)
-        {
+        if self.is_full(bytes) {
             return Err(Refusal::Overloaded);
         }
         self.enqueue(value, 0, now);

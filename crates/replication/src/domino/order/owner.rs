@@ -139,7 +139,7 @@ const RESEND_MAX: usize = 64;
 impl<V: Ordered> Order<V> {
     pub(super) fn on_propose_led(&mut self, above: u64, values: Vec<V>, effects: &mut Effects<Self>) {
         for value in values {
-            if self.is_full(&value) {
+            if self.is_full(wire::encoded_size(&value)) {
                 // The client asks again later.
                 return;
             }
@@ -147,10 +147,9 @@ impl<V: Ordered> Order<V> {
         }
     }
 
-    /// Whether there is no room for another value.
-    fn is_full(&self, value: &V) -> bool {
+    /// Whether there is no room for another value of so many bytes.
+    pub(super) fn is_full(&self, bytes: usize) -> bool {
         let Parameters { queue_commands, queue_bytes, .. } = *self.parameters();
-        let bytes = wire::encoded_size(value);
         self.owner.len() >= queue_commands || self.owner.bytes() + bytes > queue_bytes.max(bytes)
     }
 
@@ -164,7 +163,7 @@ impl<V: Ordered> Order<V> {
     /// Queues what another replica passes on.
     pub(super) fn on_forward(&mut self, values: Vec<(u64, V)>, now: Instant) {
         for (above, value) in values {
-            if self.is_full(&value) {
+            if self.is_full(wire::encoded_size(&value)) {
                 return;
             }
             self.enqueue(value, above, now);

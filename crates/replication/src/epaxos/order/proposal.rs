@@ -97,8 +97,16 @@ impl<V: Ordered> Order<V> {
         }
     }
 
-    /// What is known here to interfere with this, and what every command must follow: all that is gone.
-    pub(super) fn interference(&self, touches: &TouchSet, own: InstanceId, leads: bool) -> Attributes {
+    /// What is known here to interfere with this, and what every command must follow: all that is gone. What all have executed
+    /// its leader's attributes hold where that had executed as much, given here, when it proposed this. What is gone beyond
+    /// that is named: others, who do not know yet that all have executed it, would tell a recovery that it passed this by.
+    pub(super) fn interference(
+        &self,
+        touches: &TouchSet,
+        own: InstanceId,
+        leads: bool,
+        executed: &[u64; SEATS],
+    ) -> Attributes {
         let mut found = Attributes::default();
         self.index.visit(touches, |Touching { id, seq }| {
             if id == own {
@@ -120,7 +128,7 @@ impl<V: Ordered> Order<V> {
                 // them in its index adds nothing by them.
                 found.deps[seat] = found.deps[seat].max(self.settled[seat]);
             }
-            if gone > self.settled[seat] {
+            if gone > self.settled[seat].min(executed[seat]) {
                 found.deps[seat] = found.deps[seat].max(gone);
             }
         }
@@ -140,7 +148,7 @@ impl<V: Ordered> Order<V> {
         let behind = self.reserve(id.number, effects);
         self.next += 1;
         let touches = touches_of(&batch);
-        let attributes = self.interference(&touches, id, true);
+        let attributes = self.interference(&touches, id, true, &self.settled);
         self.hear_of(self.me, id.number);
         self.flights.insert(id.number, Flight { queued, proposed: now, committed: None });
         let Some(instance) = self.open_instance(id) else { return };
@@ -245,15 +253,7 @@ impl<V: Ordered> Order<V> {
             let touches = touches_of(&batch);
             let mut attributes = proposed;
             if role != Role::Listener {
-                attributes.merge(&self.interference(&touches, id, false));
-                // What all had executed by then the leader's attributes hold; what all have executed since may be gone here, and
-                // others who do not know that yet would tell a recovery that it passed this by.
-                for (seat, space) in self.spaces.iter().enumerate() {
-                    let gone = space.base() - 1;
-                    if gone > executed[seat] {
-                        attributes.deps[seat] = attributes.deps[seat].max(gone);
-                    }
-                }
+                attributes.merge(&self.interference(&touches, id, false, &executed));
             }
             let due = effects.now() + self.parameters.resend;
             let Some(instance) = self.instance_mut(id) else { return };

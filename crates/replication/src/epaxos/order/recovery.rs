@@ -232,7 +232,7 @@ impl<V: Ordered> Order<V> {
                 held.iter().for_each(|(_, report)| union.merge(&report.attributes));
                 // Phase 1 again, without the fast path.
                 if let Some(Content::Batch(batch)) = &first.content {
-                    union.merge(&self.interference(&touches_of(batch), id, false));
+                    union.merge(&self.interference(&touches_of(batch), id, false, &self.settled));
                 }
                 union
             }
