@@ -40,8 +40,8 @@ python:
 # A million random commands for each of three protocols, answered as by redis-server (which must be on the path) while
 # leaders and masters are killed; and a million more without a protocol. SEED=7 for others.
 differential:
-	COMMANDS=1000000 KILLS=50 $(CARGO) test --locked -p isochrone --test live -- --nocapture --test-threads 1 differential
-	COMMANDS=1000000 $(CARGO) test --locked -p isochrone-node --test node -- --ignored differential
+	COMMANDS=1000000 KILLS=50 $(CARGO) test --workspace --locked --test live -- --nocapture --test-threads 1 differential
+	COMMANDS=1000000 $(CARGO) test --workspace --locked --test node -- --ignored differential
 
 # T-COP-10 and T-COP-11 in full: up to 32 threads, 20 epochs, large data, and 60,000 random cases, each bit for bit what one
 # thread learns; and all interleavings and damaged tables of which `unit` tries a part.
@@ -51,7 +51,7 @@ equality:
 
 # Real nodes of every protocol, killed, stopped and cut off at random under load. KILLS of each, SEED=7 for others.
 chaos:
-	KILLS=$${KILLS:-100} $(CARGO) test --locked -p isochrone --test live -- --ignored --nocapture --test-threads 1 chaos
+	KILLS=$${KILLS:-100} $(CARGO) test --workspace --locked --test live -- --ignored --nocapture --test-threads 1 chaos
 
 # The tests that Redis and redis-py have for themselves; REDIS is a checkout of Redis 7.2.6. Needs Tcl.
 suites:

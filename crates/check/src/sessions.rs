@@ -392,7 +392,7 @@ impl Asked {
     }
 }
 
-fn check_register(key: &str, operations: &[(usize, &Operation)], report: &mut SessionReport) {
+fn check_register<'a>(key: &str, operations: &[(usize, &'a Operation)], report: &mut SessionReport) {
     let mut writers: BTreeMap<&str, (usize, &Operation)> = BTreeMap::new();
     for (index, operation) in operations {
         match (&*operation.op, operation.args.as_slice()) {
@@ -411,14 +411,21 @@ fn check_register(key: &str, operations: &[(usize, &Operation)], report: &mut Se
     }
     for ((client, session), mut own) in sessions {
         own.sort_by_key(|(_, operation)| operation.sequence);
-        // The newest value that this session wrote or read so far: its writer, and who showed it.
-        let mut newest: Option<(&Operation, usize, bool)> = None;
+        // What this session wrote or read so far, of which none is surely older than another: its writer, who showed it,
+        // and whether the session wrote it.
+        let mut newest: Vec<(&Operation, usize, bool)> = Vec::new();
+        let learn = |newest: &mut Vec<(&'a Operation, usize, bool)>, writer: &'a Operation, index, wrote| {
+            newest.retain(|(known, ..)| !is_older(Some(known), writer));
+            if !newest.iter().any(|(known, ..)| std::ptr::eq(*known, writer)) {
+                newest.push((writer, index, wrote));
+            }
+        };
         for (index, operation) in own {
             if operation.outcome != Outcome::Ok {
                 continue;
             }
             if !operation.args.is_empty() {
-                newest = Some((operation, index, true));
+                learn(&mut newest, operation, index, true);
                 continue;
             }
             let Some(value) = &operation.value else { continue };
@@ -435,11 +442,12 @@ fn check_register(key: &str, operations: &[(usize, &Operation)], report: &mut Se
                 report.blame(SessionViolationKind::Invented, key, &[index], reason);
                 continue;
             }
-            if let Some((expected, shown, wrote)) = newest
-                && is_older(writer.map(|(_, writer)| writer), expected)
-                && !(wrote && planted(Mutation::OwnWriteMissed))
-            {
-                let (kind, did) = match wrote {
+            let behind = newest.iter().find(|(expected, _, wrote)| {
+                is_older(writer.map(|(_, writer)| writer), expected)
+                    && !(*wrote && planted(Mutation::OwnWriteMissed))
+            });
+            if let Some((expected, shown, wrote)) = behind {
+                let (kind, did) = match *wrote {
                     true => (SessionViolationKind::OwnWriteMissed, "written"),
                     false => (SessionViolationKind::WentBack, "read"),
                 };
@@ -447,10 +455,10 @@ fn check_register(key: &str, operations: &[(usize, &Operation)], report: &mut Se
                     "client {client} session {session} read {value} as operation {} after it had {did} the newer {:?}",
                     operation.sequence, expected.args[0]
                 );
-                report.blame(kind, key, &[shown, index], reason);
+                report.blame(kind, key, &[*shown, index], reason);
             }
             if let Some((_, writer)) = writer {
-                newest = Some((writer, index, false));
+                learn(&mut newest, writer, index, false);
             }
         }
     }

@@ -804,6 +804,17 @@ const SESSIONS: &[(&str, Check, Option<SessionViolationKind>, &str)] = &[
         1 20..30 get x -> nil",
     ),
     (
+        "a session misses its write behind what another writes meanwhile",
+        check_sessions,
+        Some(SessionViolationKind::OwnWriteMissed),
+        "
+        3 0..5 set x 0 -> OK
+        1 10..20 set x 1 -> OK
+        2 0..100 set x 2 -> OK
+        1 30..40 get x -> 2
+        1 50..60 get x -> 0",
+    ),
+    (
         "a session goes back",
         check_sessions,
         Some(SessionViolationKind::WentBack),
