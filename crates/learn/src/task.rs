@@ -37,7 +37,7 @@ pub struct Sets {
 pub struct Step<'a> {
     /// Step size of the epoch that the sample is learnt from in.
     pub size: f64,
-    /// Intercept to use; 0 where the task has none.
+    /// Intercept to use: that of the model that learning began with, where the task has none.
     pub intercept: f64,
     /// For each parameter read, one over the number of samples that touch it (1 / d_u); empty where the task did not ask
     /// for it ([`Task::weighted`]).

@@ -635,6 +635,7 @@ impl<T: Predicts + Copy> Work<'_, T> {
         let report = report.map_err(|error| match error {
             error @ (TrainError::Plan(_) | TrainError::Packed(_)) => refused(error),
             TrainError::NoRoom(error) => unroomy(error),
+            TrainError::Planning(error) => unplanned(error),
             error => PyRuntimeError::new_err(error.to_string()),
         })?;
         if learnt.coef.capacity() == 0 {

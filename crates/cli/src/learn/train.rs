@@ -263,6 +263,8 @@ fn learn(
                 models.push(model);
             }
             told.objective = Some(objectives / models.len() as f64);
+            // Of all planes together so far.
+            told.held_out_loss = told.held_out_loss.map(|losses| losses / models.len() as f64);
             (SavedTask::Linear(task), models)
         }
     };
@@ -373,7 +375,7 @@ fn one<T: Task>(
     })?;
     progress.finish_and_clear();
     if let Some((loss, kept)) = best {
-        told.held_out_loss = Some(told.held_out_loss.map_or(loss, |other| other.max(loss)));
+        told.held_out_loss = Some(told.held_out_loss.unwrap_or(0.0) + loss);
         model = kept;
     }
     converged(&model)?;

@@ -47,7 +47,7 @@ pub use window::{Window, put_back};
 
 use crate::data::{Dataset, Rows, Value};
 use crate::memory::{NoRoom, collected, zeros};
-use crate::plan::{Plan, PlanMismatch};
+use crate::plan::{Plan, PlanError, PlanMismatch};
 use crate::task::{Rule, Sets, Task};
 use std::cell::OnceCell;
 use std::time::Duration;
@@ -115,6 +115,17 @@ pub struct Report {
     pub commits: Vec<Vec<u32>>,
 }
 
+impl From<PlanError> for TrainError {
+    fn from(error: PlanError) -> TrainError {
+        match error {
+            PlanError::Interrupted => TrainError::Interrupted,
+            PlanError::NoRoom(error) => TrainError::NoRoom(error),
+            PlanError::Mismatch(error) => TrainError::Plan(error),
+            error @ (PlanError::TooLong(_) | PlanError::TooWide(_)) => TrainError::Planning(error),
+        }
+    }
+}
+
 /// Why a run gave no model. What it had learnt is discarded; the model is what it was before.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 pub enum TrainError {
@@ -161,6 +172,9 @@ pub enum TrainError {
     /// There is not the memory.
     #[error(transparent)]
     NoRoom(#[from] NoRoom),
+    /// The data could not be planned.
+    #[error(transparent)]
+    Planning(PlanError),
     /// No thread made progress for [`Options::patience`].
     #[error(
         "no thread made progress: transaction {transaction} waits for {what} {number} to be {expected} and sees {observed}; \

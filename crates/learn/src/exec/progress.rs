@@ -361,7 +361,7 @@ fn a_worker_that_does_not_ascend_is_reported() {
     let options = Options { chunk: 1, ..options(Scheme::Cop, 2) };
     let pool = Pool::new(2, IMPATIENT, Stop::default());
     let steps = Steps::new(&options, 2);
-    let run = Run::new(&task, rows(&data), None, steps, (&pool, None), &options);
+    let run = Run::new(&task, rows(&data), None, steps, (&pool, None, 0.0), &options);
     let roster = &Roster::new((planned, None), &rows(&data), None, 2, 1);
     let places = rows(&data).features;
     let executor = Ordered { cells: &Bare::new(&[0.0; 5]), roster, places, shares: &[] };
@@ -388,7 +388,7 @@ fn a_worker_that_does_not_ascend_waits_for_a_parameter() {
     let options = Options { chunk: 1, ..options(Scheme::Cop, 2) };
     let pool = Pool::new(2, IMPATIENT, Stop::default());
     let steps = Steps::new(&options, 2);
-    let run = Run::new(&task, rows(&data), None, steps, (&pool, None), &options);
+    let run = Run::new(&task, rows(&data), None, steps, (&pool, None, 0.0), &options);
     let source = GeneralSource::of(plan.annotations(), None, None).unwrap();
     let executor = Cop { cells: &Wide::new(&[0.0; 5], 1, &[]), source, shares: &[] };
     let out_of_order = run.lap(&executor, &mut Worker::new(1), &Lap::new(steps.epoch(0), 0, 0));
@@ -409,7 +409,7 @@ fn an_epoch_without_a_reset_is_refused() {
     let options = options(Scheme::Cop, 2);
     let pool = Pool::new(2, IMPATIENT, Stop::default());
     let steps = Steps::new(&options, 2);
-    let run = Run::new(&task, rows(&data), None, steps, (&pool, None), &options);
+    let run = Run::new(&task, rows(&data), None, steps, (&pool, None, 0.0), &options);
     let cells = &Wide::new(&[0.0; 5], 1, &[]);
     let source = GeneralSource::of(plan.annotations(), None, None).unwrap();
     let executor = Cop { cells, source, shares: &[] };
@@ -430,7 +430,7 @@ fn an_epoch_without_a_reset_is_refused() {
             rows(&data),
             None,
             steps,
-            (&Pool::new(2, IMPATIENT, Stop::default()), None),
+            (&Pool::new(2, IMPATIENT, Stop::default()), None, 0.0),
             &options
         )
         .segment(&executor, 2, &[Lap::new(steps.epoch(0), 0, 0)])

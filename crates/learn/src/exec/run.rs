@@ -51,6 +51,8 @@ pub(crate) struct Run<'a, T, V> {
     pub(crate) order: Option<&'a [u32]>,
     pub(crate) steps: Steps,
     pub(crate) intercept: Option<&'a Intercept>,
+    /// What counts for one where the task has none.
+    constant: f64,
     pub(crate) pool: &'a Pool,
     chunk: u64,
     /// Transactions ahead that are prepared: at most [`PREPARED`].
@@ -237,7 +239,7 @@ impl<'a, T: Task, V: Value> Run<'a, T, V> {
         rows: Rows<'a, V>,
         order: Option<&'a [u32]>,
         steps: Steps,
-        (pool, intercept): (&'a Pool, Option<&'a Intercept>),
+        (pool, intercept, constant): (&'a Pool, Option<&'a Intercept>, f64),
         options: &Options,
     ) -> Run<'a, T, V> {
         let ahead = AHEAD.div_ceil(rows.features.len() / rows.labels.len().max(1) + 1).clamp(1, PREPARED);
@@ -247,6 +249,7 @@ impl<'a, T: Task, V: Value> Run<'a, T, V> {
             order,
             steps,
             intercept,
+            constant,
             pool,
             chunk: u64::from(options.chunk),
             ahead,
@@ -269,7 +272,7 @@ impl<'a, T: Task, V: Value> Run<'a, T, V> {
         }
     }
 
-    /// The intercept for the transaction at this place, for which it waits so long at most; 0 where there is none.
+    /// The intercept for the transaction at this place, for which it waits so long at most.
     #[inline(always)]
     pub(crate) fn intercept(
         &self,
@@ -278,7 +281,7 @@ impl<'a, T: Task, V: Value> Run<'a, T, V> {
         report: &mut WorkerReport,
         most: Option<Duration>,
     ) -> Result<f64, Halt> {
-        let Some(intercept) = self.intercept else { return Ok(0.0) };
+        let Some(intercept) = self.intercept else { return Ok(self.constant) };
         let (value, polls) = intercept.at(place, lag, self.pool, most)?;
         report.intercept_polls += polls;
         Ok(value)

@@ -168,7 +168,7 @@ impl Stream {
         worker: &mut Worker,
     ) -> Result<(), Stopped> {
         let plan = &batch.stitched.plan;
-        let shared = (pool, self.lagging.as_ref());
+        let shared = (pool, self.lagging.as_ref(), self.intercept);
         let run = Run::new(task, rows, plan.order(), self.steps, shared, &self.options);
         let shares = batch.weights;
         let elide = self.options.elide;

@@ -68,6 +68,8 @@ pub(crate) fn begin<T: Task>(task: &T, data: &Dataset<'_>) -> Model {
     for (at, value) in model.parameters.iter_mut().enumerate() {
         *value = 0.1 + (at % 7) as f64 * 0.01;
     }
+    // A constant for a task without an intercept.
+    model.intercept = 0.7;
     model
 }
 
@@ -229,14 +231,14 @@ fn importance_is_the_length_of_a_step() {
 
 /// Stochastic gradient descent with every weight touched at every step, as one would write it down.
 fn decaying_naively(task: &Linear, data: &Dataset<'_>, decay: f64, epochs: u32) -> Vec<f64> {
-    let mut weights = begin(task, data).parameters;
+    let Model { parameters: mut weights, intercept } = begin(task, data);
     let steps = Steps::new(&Options::default(), data.len() as u32);
     crate::with_rows!(data, rows => for epoch in (0..epochs).map(|epoch| steps.epoch(epoch)) {
         for row in 0..data.len() {
             let (sample, size) = (rows.sample(row), steps.size(&epoch, row as u32));
             let entries = || sample.features.iter().map(|&u| u as usize).zip(sample.values);
             let told: f64 = entries().map(|(u, z)| weights[u] * z.wide()).sum();
-            let slope = task.loss.derivative(told, sample.label);
+            let slope = task.loss.derivative(told + intercept, sample.label);
             weights.iter_mut().for_each(|weight| *weight *= (1.0 - size * decay).max(0.001));
             entries().for_each(|(u, z)| weights[u] -= size * slope * z.wide());
         }

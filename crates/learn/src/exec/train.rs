@@ -361,7 +361,12 @@ impl<T: Task, V: Value> Training<'_, '_, T, V> {
         }
         if !self.options.first_epoch || epochs == 0 {
             let begun = Instant::now();
-            let plan = Plan::of(self.task, self.data);
+            let Options { threads, stop, .. } = self.options;
+            let plan = match self.task.rule() {
+                Rule::Features => Plan::in_blocks_until(self.task, self.data, *threads, stop)?,
+                // A block of these cannot have as many entries as all of them together.
+                Rule::Own(_) => Plan::of(self.task, self.data),
+            };
             self.report.planning = begun.elapsed();
             self.cop(&plan, 0..epochs, values, state)?;
             self.report.plan = Some(plan);
@@ -516,7 +521,7 @@ impl<T: Task, V: Value> Training<'_, '_, T, V> {
             };
             let laps: Vec<_> = (epoch..epoch + together).map(lap).collect();
             versions.may_begin(laps[0].base)?;
-            let shared = (self.pool, state.lagging.as_ref());
+            let shared = (self.pool, state.lagging.as_ref(), state.intercept);
             let run = Run::new(self.task, self.rows, order, self.steps, shared, self.options);
             let threads = self.options.threads.get();
             workers = if self.steps.decays() {

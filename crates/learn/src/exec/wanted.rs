@@ -3,6 +3,7 @@
 
 use super::options::{Mode, Options, Scheme};
 use super::places::Places;
+use super::run::Lap;
 use crate::data::Dataset;
 use crate::memory::NoRoom;
 use crate::plan::Plan;
@@ -39,6 +40,8 @@ pub(super) fn wanted<T: Task>(task: &T, data: &Dataset<'_>, plan: Option<&Plan>,
     };
     let roster = when(planned && features && threads > 1, 9 * samples);
     let cycle = when(planned && options.mode == Mode::Carry, 8 * parameters);
+    // All of its epochs are one run.
+    let laps = when(options.mode == Mode::Carry, u64::from(options.epochs) * size_of::<Lap>() as u64);
     let places = when(options.packed, Places::bytes(parameters, entries, task.weighted()));
     // With a word, and a weight or a count of readers, beside each.
     let cells = match options.scheme {
@@ -55,7 +58,18 @@ pub(super) fn wanted<T: Task>(task: &T, data: &Dataset<'_>, plan: Option<&Plan>,
     // Of each thread: the numbers of the longest sample, as they are read and written, its weights, locks and sets.
     let longest = data.longest() as u64;
     let buffers = threads * 2 * longest * (16 * width + 4 + 8 + 8);
-    weights + counting + planning + roster + cycle + places + cells + exported + scales + recorded + buffers
+    weights
+        + counting
+        + planning
+        + roster
+        + cycle
+        + laps
+        + places
+        + cells
+        + exported
+        + scales
+        + recorded
+        + buffers
 }
 
 #[cfg(test)]
@@ -70,6 +84,8 @@ mod tests {
         let options = Options::default();
         let task = Linear::new(Loss::Hinge);
         assert_eq!(check(&task, &data, None, &options), Ok(()));
+        let carried = Options { mode: Mode::Carry, epochs: u32::MAX, ..options.clone() };
+        assert!(check(&task, &data, None, &carried).is_err());
         // A penalty wants to know how many samples have each feature.
         let penalised = Linear { l1: 1.0, ..task };
         assert!(wanted(&penalised, &data, None, &options) > wanted(&task, &data, None, &options));

@@ -153,8 +153,7 @@ impl Serial {
             let (own, others) = weights.split_at(if weights.is_empty() { 0 } else { self.sets.reads.len() });
             weights = others;
             let size = size(schedule, self.seen);
-            let intercept = if task.intercept() { self.model.intercept } else { 0.0 };
-            let step = Step { size, intercept, weights: own, scale: [1.0; 2] };
+            let step = Step { size, intercept: self.model.intercept, weights: own, scale: [1.0; 2] };
             self.write.clear();
             self.write.resize(self.sets.writes.len() * width, 0.0);
             let derivative = task.compute(&sample, &step, &self.read, &mut self.write);

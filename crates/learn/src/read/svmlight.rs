@@ -32,7 +32,8 @@ pub(super) fn line(
     at = skip(line, end);
     if line[at..].starts_with(b"qid:") {
         // Groups of a ranking: the samples are those of a query, but each is learnt from by itself.
-        at += line[at..].iter().position(u8::is_ascii_whitespace).unwrap_or(line.len() - at);
+        let end = |byte: &u8| byte.is_ascii_whitespace() || *byte == b'#';
+        at += line[at..].iter().position(end).unwrap_or(line.len() - at);
         at = skip(line, at);
     }
     let first = base.unwrap_or(0);

@@ -30,6 +30,12 @@ fn a_file_of_all_that_may_occur() {
 }
 
 #[test]
+fn a_comment_ends_the_group_of_a_sample() {
+    let data = reader("1 qid:3#1:5 2:7\n1 qid:3#doc a\n1 qid:3 2:7\n", Options::default()).all().unwrap();
+    assert_eq!((data.offsets(), data.features()), (&[0, 0, 0, 1][..], &[1][..]));
+}
+
+#[test]
 fn the_first_index_is_found_or_given() {
     let features =
         |text, base| reader(text, Options { base, ..Options::default() }).all().unwrap().features().to_vec();

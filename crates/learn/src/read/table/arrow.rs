@@ -177,7 +177,7 @@ fn column(schema: &Schema, name: &str, kind: Kind) -> Result<usize, String> {
     };
     let fits = match kind {
         Kind::Number => is_number(field.data_type()),
-        Kind::Integers => element.is_some_and(|of| is_number(of) && !said(of).is_floating()),
+        Kind::Integers => element.is_some_and(|of| said(of).is_integer()),
         Kind::Numbers => element.is_some_and(is_number),
     };
     let found = match element {

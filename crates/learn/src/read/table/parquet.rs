@@ -155,7 +155,7 @@ fn leaf(schema: &SchemaDescriptor, name: &str, kind: Kind) -> Result<Leaf, Strin
     };
     let list = kind != Kind::Number;
     let fits = leaves.next().is_none() && column.max_rep_level() == i16::from(list) && is_number(column);
-    let integers = !matches!(column.physical_type(), PhysicalType::FLOAT | PhysicalType::DOUBLE);
+    let integers = matches!(column.physical_type(), PhysicalType::INT32 | PhysicalType::INT64);
     if !fits || (kind == Kind::Integers && !integers) {
         let meaning =
             if is_stored(column) && !is_number(column) { " that is a time or a decimal" } else { "" };

@@ -7,7 +7,7 @@ use crate::exec::tests::{learnt, options};
 use crate::plan::Plan;
 use crate::read::{Options, Reader};
 use crate::tasks::{Linear, Loss};
-use arrow_array::builder::{Float64Builder, Int64Builder, LargeListBuilder};
+use arrow_array::builder::{BooleanBuilder, Float64Builder, Int64Builder, LargeListBuilder, ListBuilder};
 use arrow_array::types::{Float32Type, Int8Type, UInt32Type};
 use arrow_array::{ArrayRef, DictionaryArray, Float64Array, Int8Array, Int32Array, ListArray, RecordBatch};
 use arrow_ipc::CompressionType;
@@ -544,6 +544,23 @@ fn tables_of_something_else_say_what_they_have() {
         let error = Reader::open(file.path(), Options::default()).unwrap_err().to_string();
         let said = ": column `label` has INT64 that is a time or a decimal: numbers are wanted";
         assert!(error.ends_with(said), "{error}");
+    }
+    // A mask of features is no list of their numbers.
+    let schema = USUAL.replace("int64 element", "boolean element");
+    let mut mask = ListBuilder::new(BooleanBuilder::new());
+    mask.append_value([Some(true)]);
+    let numbers = || Arc::new(Float64Array::from(vec![1.0])) as ArrayRef;
+    let columns =
+        [("label", numbers()), ("indices", Arc::new(mask.finish()) as ArrayRef), ("values", numbers())];
+    let masks = [
+        (written(&[], 3, &schema, Compression::SNAPPY), "BOOLEAN"),
+        (packed(&[RecordBatch::try_from_iter(columns).unwrap()], Held::File, None), "Boolean"),
+    ];
+    for (file, kind) in masks {
+        let error = Reader::open(file.path(), Options::default()).unwrap_err().to_string();
+        let said =
+            format!(": column `indices` has lists of {kind}: a list of integers in each row is wanted");
+        assert!(error.ends_with(&said), "{error}");
     }
     let old = Reader::of(Path::new("-"), io::Cursor::new(b"FEA1...."), Options::default()).unwrap_err();
     assert_eq!(old.to_string(), "-: this is Feather of version 1\n  write it as version 2, which is Arrow");
