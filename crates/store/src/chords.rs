@@ -2,7 +2,7 @@
 //! changed.
 
 use crate::number;
-use crate::turn::Turn;
+use crate::turn::{Turn, fits};
 use isochrone_core::command::{
     Chord, Condition, Expiry, ExpiryCondition, Operation, Refusal, Response, Side,
 };
@@ -61,6 +61,8 @@ impl Turn<'_> {
         let known = self.ask(Operation::SIsMember { key, member: wanted })?;
         self.ask(count.clone())?;
         let (difference_held, size_held) = (self.ask(get(difference))?, self.ask(get(size))?);
+        let length = |held: &Response| if let Response::Bulk(text) = held { text.len() } else { 0 };
+        fits(self.left(), [length(&difference_held), length(&size_held)].into_iter())?;
         // Nothing below is refused.
         if known == Response::Integer(0) {
             let key = results.clone();

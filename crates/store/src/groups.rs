@@ -8,10 +8,11 @@ mod told;
 use crate::Store;
 use crate::sequence::{Place, Sequence};
 use crate::streams::{Fields, Stream, bound, entry};
-use crate::turn::{Changed, Mark, Turn};
+use crate::turn::{Changed, Mark, TOLD, Turn};
 use isochrone_core::Blob;
 use isochrone_core::command::{
-    Claim, GroupChange, GroupRead, Pending, ReadFrom, Refusal, Response, StreamHead, StreamId, StreamPart,
+    Claim, GroupChange, GroupRead, Pending, REPLY_MAX, ReadFrom, Refusal, Response, StreamHead, StreamId,
+    StreamPart,
 };
 use std::sync::Arc;
 
@@ -77,6 +78,11 @@ impl Groups {
 
     fn get(&self, name: &[u8]) -> Option<&Group> {
         self.seek(name).1
+    }
+
+    /// How much is pending in this one.
+    pub fn pending(&self, name: &[u8]) -> usize {
+        self.get(name).map_or(0, Group::pending)
     }
 
     /// Changes a group, if it is there.
@@ -450,11 +456,14 @@ impl Turn<'_> {
                 refusal => refusal,
             })?;
         }
-        // Who could not be told of them is given none.
+        // Who could not be told of them is given none. The key of what is told alone is not counted.
+        let alone = read.streams.len() == 1 && self.left() == REPLY_MAX;
         let mut bytes = 0_usize;
         for (key, after) in &read.streams {
             let (stream, group) = self.store().group(key, &read.group)?;
-            bytes = bytes.saturating_add(stream.would_deliver(group, read, *after));
+            let entries = stream.would_deliver(group, read, *after);
+            let named = !alone && (entries > 0 || after.is_some());
+            bytes = bytes.saturating_add(entries + if named { key.len() + ID_BYTES } else { 0 });
         }
         if bytes > self.left() {
             return Err(Refusal::ReplyTooLong);
@@ -570,9 +579,10 @@ impl Turn<'_> {
             GroupChange::ClaimFrom { group, consumer, start, count, idle, just_id } => {
                 self.store().group(key, group)?;
                 let claim = Claim { idle: *idle, just_id: *just_id, ..Claim::default() };
-                let bytes = self.left();
+                // What is told beside them is taken off.
+                let (bytes, alone) = (self.left().saturating_sub(TOLD), self.left() == REPLY_MAX);
                 self.edit_group(mark, key, group, |stream, group| {
-                    let most = (*count, bytes);
+                    let most = (*count, bytes, alone);
                     let (given, gone, next) = stream.claim_from(group, *start, most, consumer, now, &claim);
                     let changed = !given.is_empty() || !gone.is_empty();
                     let gone = gone.into_iter().map(id_text).collect();
@@ -628,11 +638,12 @@ const LOOKS: u64 = 10;
 
 impl Stream {
     /// What a consumer was given of the pending entries from this one on, which of them were deleted, and where to go on.
+    /// Told are so many, in so many bytes, but for the first where nothing else is told.
     fn claim_from(
         &mut self,
         name: &[u8],
         start: StreamId,
-        (count, mut bytes): (u64, usize),
+        (count, mut bytes, alone): (u64, usize, bool),
         consumer: &Blob,
         now: u64,
         claim: &Claim,
@@ -647,7 +658,7 @@ impl Stream {
         while let Some(id) = next.and_then(|from| ahead(self, from)) {
             let rest = bytes.checked_sub(self.shown_bytes(id, claim.just_id));
             // One alone always can be told.
-            let full = rest.is_none() && !(given.is_empty() && gone.is_empty());
+            let full = rest.is_none() && !(alone && given.is_empty() && gone.is_empty());
             if left == 0 || looks == 0 || full {
                 return (given, gone, id);
             }

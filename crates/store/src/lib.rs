@@ -287,7 +287,7 @@ impl StateMachine for Store {
     }
 
     fn before(&self, command: &Command) -> Before {
-        Before::of(self, &command.operation)
+        Before::of(self, &command.operation, command.stamp)
     }
 
     fn kept(before: &Before) -> usize {

@@ -1,11 +1,14 @@
 //! Lists: elements by position.
 
 use crate::sorted::positions;
-use crate::turn::{Changed, Mark, Turn, fits};
+use crate::turn::{Changed, Mark, Turn, fits, fits_behind};
 use crate::value::List;
 use crate::{Store, hash};
 use isochrone_core::Blob;
 use isochrone_core::command::{Refusal, Response, Side};
+
+/// So many equal elements are removed where they stand.
+pub(crate) const FEW: usize = 8;
 
 /// The position that an index means, counted from the end where negative.
 fn position(index: i64, len: usize) -> Option<usize> {
@@ -27,17 +30,19 @@ fn put(list: &mut List, side: Side, value: Blob) {
     }
 }
 
-/// Up to `count` elements from one end, or none where they are more than what is `left` of the answer.
+/// Up to `count` elements from one end, or none where they, and the key where it is told, are more than what is `left` of
+/// the answer.
 fn take_several(
     list: &mut List,
     side: Side,
     count: u64,
     left: usize,
+    key: Option<&Blob>,
 ) -> (Result<Vec<Response>, Refusal>, Changed) {
     let count = usize::try_from(count).unwrap_or(usize::MAX).min(list.len());
     let fit = match side {
-        Side::Left => fits(left, list.iter().take(count).map(|value| value.len())),
-        Side::Right => fits(left, list.iter().rev().take(count).map(|value| value.len())),
+        Side::Left => fits_behind(key, left, list.iter().take(count).map(|value| value.len())),
+        Side::Right => fits_behind(key, left, list.iter().rev().take(count).map(|value| value.len())),
     };
     if let Err(refusal) = fit {
         return (Err(refusal), Changed::No);
@@ -123,7 +128,8 @@ impl Turn<'_> {
         count: Option<u64>,
     ) -> Result<Response, Refusal> {
         let (wanted, left) = (count.unwrap_or(1), self.left());
-        let taken = self.update_held(mark, key, |list: &mut List| take_several(list, side, wanted, left))?;
+        let taken =
+            self.update_held(mark, key, |list: &mut List| take_several(list, side, wanted, left, None))?;
         let taken = taken.transpose()?;
         Ok(match count {
             None => taken.and_then(|taken| taken.into_iter().next()).unwrap_or(Response::Nil),
@@ -140,8 +146,8 @@ impl Turn<'_> {
     ) -> Result<Response, Refusal> {
         for key in keys {
             let left = self.left();
-            let taken =
-                self.update_held(mark, key, |list: &mut List| take_several(list, side, count, left))?;
+            let taken = self
+                .update_held(mark, key, |list: &mut List| take_several(list, side, count, left, Some(key)))?;
             if let Some(taken) = taken.transpose()? {
                 return Ok(Response::Array(vec![Response::Bulk(key.clone()), Response::Array(taken)]));
             }
@@ -197,7 +203,7 @@ impl Turn<'_> {
             };
             found.sort_unstable();
             // A few are removed where they stand; many by writing the list anew.
-            if found.len() <= 8 {
+            if found.len() <= FEW {
                 found.iter().rev().for_each(|index| drop(list.remove_at(*index)));
             } else {
                 let mut gone = found.iter().copied().peekable();

@@ -4,7 +4,7 @@ use crate::encoding::PACKED_MEMBERS;
 use crate::key::Key;
 use crate::keys::{distinct, scanned};
 use crate::sorted::SortedSet;
-use crate::turn::{Changed, Mark, Turn, fits};
+use crate::turn::{Changed, Mark, Turn, fits_behind};
 use crate::value::{Collection, Members};
 use crate::{Store, random};
 use isochrone_core::Blob;
@@ -371,7 +371,7 @@ impl Turn<'_> {
         end: End,
         count: Option<u64>,
     ) -> Result<Response, Refusal> {
-        let popped = self.pop_end(mark, key, end, count.unwrap_or(1))?.unwrap_or_default();
+        let popped = self.pop_end(mark, key, end, count.unwrap_or(1), false)?.unwrap_or_default();
         if count.is_some() {
             return Ok(members(popped.iter(), true));
         }
@@ -389,7 +389,7 @@ impl Turn<'_> {
         count: u64,
     ) -> Result<Response, Refusal> {
         for key in keys {
-            let Some(popped) = self.pop_end(mark, key, end, count)? else { continue };
+            let Some(popped) = self.pop_end(mark, key, end, count, true)? else { continue };
             // Nested under RESP2 too, unlike all other pairs.
             let pairs = popped.into_iter().map(|(score, member)| {
                 Response::Array(vec![Response::Bulk(member.blob()), Response::Double(score)])
@@ -424,22 +424,24 @@ impl Turn<'_> {
         Ok(Response::count(len))
     }
 
-    /// The members at one end, outermost first; `None` without a set.
+    /// The members at one end, outermost first, which may be told behind their key; `None` without a set.
     fn pop_end(
         &mut self,
         mark: &mut Mark<'_>,
         key: &Blob,
         end: End,
         count: u64,
+        named: bool,
     ) -> Result<Option<Vec<(Score, Key)>>, Refusal> {
-        let left = self.left();
+        let (left, name) = (self.left(), named.then_some(key));
         let popped = self.update_held(mark, key, |set: &mut SortedSet| {
             let count = usize::try_from(count).unwrap_or(usize::MAX).min(set.len());
             let wanted = match end {
                 End::Least => 0..count,
                 End::Greatest => set.len() - count..set.len(),
             };
-            if let Err(refusal) = fits(left, set.order().range(wanted).map(|(_, member)| member.len())) {
+            let lengths = set.order().range(wanted).map(|(_, member)| member.len());
+            if let Err(refusal) = fits_behind(name, left, lengths) {
                 return (Err(refusal), Changed::No);
             }
             let popped = match end {

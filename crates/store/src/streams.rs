@@ -105,13 +105,18 @@ impl Stream {
         self.entries.index(self.entries.seek(|(held, _)| *held <= id))
     }
 
-    fn trim(&mut self, trimming: Trimming) -> usize {
+    /// How many entries a trim removes.
+    pub fn excess(&self, trimming: Trimming) -> usize {
         let wanted = match trimming.trim {
             Trim::Length(length) => self.len().saturating_sub(usize::try_from(length).unwrap_or(usize::MAX)),
             Trim::Before(id) => self.before(id),
         };
         let most = if trimming.limit == 0 { u64::MAX } else { trimming.limit };
-        let removed = wanted.min(usize::try_from(most).unwrap_or(usize::MAX));
+        wanted.min(usize::try_from(most).unwrap_or(usize::MAX))
+    }
+
+    fn trim(&mut self, trimming: Trimming) -> usize {
+        let removed = self.excess(trimming);
         if removed > 0 {
             self.entries.keep(removed..self.entries.len());
         }

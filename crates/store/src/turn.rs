@@ -63,7 +63,16 @@ impl From<bool> for Changed {
 /// Refuses to take these elements out, before any is, where so much is left of the answer: whoever asks could not be given
 /// them. One alone always can.
 pub(crate) fn fits(left: usize, lengths: impl Iterator<Item = usize>) -> Result<(), Refusal> {
-    let (mut count, mut bytes) = (0_usize, 0_usize);
+    fits_behind(None, left, lengths)
+}
+
+/// The same of elements that are told behind the key that they are taken from.
+pub(crate) fn fits_behind(
+    key: Option<&Blob>,
+    left: usize,
+    lengths: impl Iterator<Item = usize>,
+) -> Result<(), Refusal> {
+    let (mut count, mut bytes) = (0_usize, key.map_or(0, |key| key.len() + ELEMENT));
     for length in lengths {
         (count, bytes) = (count + 1, bytes.saturating_add(length + ELEMENT));
         if bytes > left && (count > 1 || left < REPLY_MAX) {
@@ -85,10 +94,25 @@ pub(crate) fn within(left: &mut usize, answer: Response) -> Response {
 }
 
 /// What an answer takes at most that is no element: a number, or a word.
-const TOLD: usize = 64;
+pub(crate) const TOLD: usize = 64;
+
+/// What the sum of two doubles takes at most in an answer: some 300 digits, and 17 decimals.
+const SUM: usize = 400;
 
 /// What an element takes in an answer beside its bytes, at most: a score, and lengths.
 const ELEMENT: usize = 24;
+
+/// What the answer to an operation takes at most, but for what the operation finds and looks at the room for itself.
+fn told(operation: &Operation) -> usize {
+    match operation {
+        Operation::IncrByFloat { .. } | Operation::HIncrByFloat { .. } => SUM,
+        Operation::BitField { steps, .. } => TOLD.saturating_add(steps.len().saturating_mul(ELEMENT)),
+        Operation::Transaction { operations, .. } => {
+            operations.iter().map(told).fold(TOLD, usize::saturating_add)
+        }
+        _ => TOLD,
+    }
+}
 
 impl<'a> Turn<'a> {
     pub fn new(store: &'a mut Store, stamp: Stamp) -> Turn<'a> {
@@ -132,10 +156,16 @@ impl<'a> Turn<'a> {
             }
             let answers = operations.iter().map(|operation| match operation {
                 operation if !crate::may_be_inside(operation) => Refusal::NestedTransaction.into(),
-                // Nobody could be told what it has done.
-                _ if self.left < TOLD => Refusal::ReplyTooLong.into(),
+                // Nobody could be told what it has done; of the first alone always.
+                _ if self.left < told(operation).min(REPLY_MAX) => Refusal::ReplyTooLong.into(),
                 operation => {
+                    let left = self.left;
+                    if left < REPLY_MAX && matches!(operation, Operation::Transaction { .. }) {
+                        // What is told around its answers, which it takes off itself.
+                        self.left -= ELEMENT;
+                    }
                     let answer = self.execute(operation);
+                    self.left = left;
                     within(&mut self.left, answer)
                 }
             });

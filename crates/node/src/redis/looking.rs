@@ -3,7 +3,8 @@
 //! The first operation reads what the script looks at, and the versions of its keys; the second is a transaction that
 //! watches these and does what follows. Where a key has changed in between, it is looked at again, so that the whole is as
 //! if done at once. Who is far from the leader of keys that many change might look for ever; so counters are raised at
-//! once, on the condition that they are there, or are not. What is read and done are commands, understood like those that clients send.
+//! once, on the condition that they are there, or with a deadline where they are then what was added. What is read and done
+//! are commands, understood like those that clients send.
 
 use super::complaint::Complaint;
 use super::request::{Args, Kept, integer};
@@ -18,12 +19,15 @@ use isochrone_core::{Blob, Stamp};
 /// So often a script is begun again since its keys have changed: each time somebody else's change came through.
 const TRIES: u32 = 1_000;
 
+/// The digest of the script that has KEYS\[1\] expire in ARGV\[2\] seconds where it holds ARGV\[1\].
+const EXPIRE_IF: &str = "a2c2e4c111924caec00216d4881ed37a644435ce";
+
 /// What a script looks at, and does then.
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]
 pub(crate) enum Look {
     /// django-redis: adds ARGV\[1\] to KEYS\[1\], where that is there: what it is then, or nothing.
     IncrementIfThere,
-    /// limits: adds ARGV\[2\] to KEYS\[1\], which expires ARGV\[1\] seconds after it was not there: what it is then.
+    /// limits: adds ARGV\[2\] to KEYS\[1\], which expires ARGV\[1\] seconds after it was not there, or 0: what it is then.
     IncrementAndExpire,
     /// python-redis-lock: deletes a lock KEYS\[1\] that holds ARGV\[1\], and lets who waits at KEYS\[2\] know for ARGV\[2\]
     /// milliseconds: 0, or 1 where it holds something else.
@@ -121,18 +125,17 @@ impl Look {
         }
     }
 
-    /// What it does without a look, and which version of its first key it takes for granted: another after each try.
+    /// What it does without a look, and which version of its first key it takes for granted.
     fn goes_ahead(self, it: &Call<'_>, tries: u32) -> Option<(Option<u64>, Decided)> {
         let key = it.key(0);
         let does = |version, calls| Some((version, Decided { calls, answer: Answer::Of(0) }));
-        match (self, tries % 2) {
-            (IncrementIfThere, 0) if tries == 0 => {
-                does(Some(PRESENT), vec![words!("incrby", key, it.arg(0))])
-            }
+        match (self, tries) {
+            (IncrementIfThere, 0) => does(Some(PRESENT), vec![words!("incrby", key, it.arg(0))]),
             (IncrementIfThere, _) => Some((None, answers(Response::Nil))),
-            (IncrementAndExpire, 0) => does(Some(PRESENT), vec![words!("incrby", key, it.arg(1))]),
             (IncrementAndExpire, _) => {
-                does(Some(0), vec![words!("incrby", key, it.arg(1)), words!("expire", key, it.arg(0))])
+                let sum = it.arg(1);
+                let expires = words!("evalsha", EXPIRE_IF, "1", key, sum, it.arg(0));
+                does(None, vec![words!("incrby", key, sum), expires])
             }
             (Reset, _) => Some((None, Decided { calls: signals(it), answer: Answer::Of(3) })),
             _ => None,
@@ -497,6 +500,16 @@ mod tests {
         assert_eq!(world.run("ttl hits"), number(40));
         assert_eq!(world.script(IncrementAndExpire, "hits 60 3", Some("del hits")), number(3));
         assert_eq!(world.run("ttl hits"), number(60));
+        // It has counted nothing so far, or nothing any more.
+        for (before, ttl) in [("set zero 0", 60), ("set zero -3 EX 90", 90), ("set zero 0 EX 90", 60)] {
+            world.run(before);
+            assert!(!world.script(IncrementAndExpire, "zero 60 2", None).is_error());
+            assert_eq!(world.run("ttl zero"), number(ttl), "{before}");
+        }
+        assert_eq!(world.script(IncrementAndExpire, "hits 60 4", Some("set hits 0")), number(4));
+        assert_eq!(world.run("ttl hits"), number(60));
+        assert_eq!(world.script(IncrementAndExpire, "zero 60 3", Some("set zero 4")), number(7));
+        assert_eq!(world.run("ttl zero"), number(-1));
         assert!(world.script(IncrementAndExpire, "list 60 1", None).is_error());
         assert_eq!(world.run("ttl list"), number(-1), "a script ends at its first error");
     }

@@ -301,10 +301,12 @@ fn plan(native: Native, keys: usize, args: Args<'_>, given: &mut Given<'_>) -> U
     // What follows the first key is the second, or the first argument, where there is one.
     let key = blob(args.at(3));
     let value = if args.len() > 4 { blob(args.at(4)) } else { Blob::default() };
-    let deadline = |time: Time| {
+    let deadline = |time: Time, command: &'static str| {
         let units = integer(args.at(5)).ok_or(Complaint::NotInteger)?;
-        let command = if time == Time::Seconds { "expire" } else { "pexpire" };
-        time.deadline(units, given.stamp).ok_or(Complaint::Expire(command))
+        // SET takes no time that is over.
+        let taken = units > 0 || command != "set";
+        let deadline = taken.then(|| time.deadline(units, given.stamp)).flatten();
+        deadline.ok_or(Complaint::Expire(command))
     };
     let change = match native {
         Native::EmptyQueue => return Ok(emptying::plan(key, JOB)),
@@ -340,7 +342,7 @@ fn plan(native: Native, keys: usize, args: Args<'_>, given: &mut Given<'_>) -> U
             return Ok(Plan { operation, shape: Shape::Nothing });
         }
         Native::AcquireOrRefresh => {
-            let at = deadline(Time::Seconds)?;
+            let at = deadline(Time::Seconds, "set")?;
             let (condition, expiry) = (Condition::IfAbsent, Expiry::At(at));
             let operations = [
                 Operation::Set { key: key.clone(), value: value.clone(), condition, expiry, get: false },
@@ -352,9 +354,10 @@ fn plan(native: Native, keys: usize, args: Args<'_>, given: &mut Given<'_>) -> U
         Native::Extend if args.at(6) == b"0" => {
             DeadlineChange::MoveBy(integer(args.at(5)).ok_or(Complaint::NotInteger)?)
         }
-        Native::Extend => DeadlineChange::MoveTo(deadline(Time::Millis)?),
-        Native::ExpireMillis | Native::Renew => DeadlineChange::To(deadline(Time::Millis)?),
-        Native::ExpireSeconds => DeadlineChange::To(deadline(Time::Seconds)?),
+        Native::Extend => DeadlineChange::MoveTo(deadline(Time::Millis, "pexpire")?),
+        Native::ExpireMillis => DeadlineChange::To(deadline(Time::Millis, "pexpire")?),
+        Native::Renew => DeadlineChange::To(deadline(Time::Millis, "set")?),
+        Native::ExpireSeconds => DeadlineChange::To(deadline(Time::Seconds, "expire")?),
     };
     Ok(Operation::ExpireIf { key, value, deadline: change }.into())
 }
@@ -412,9 +415,11 @@ fn chord(native: Native, args: Args<'_>, given: &Given<'_>) -> Result<Chord, Com
     let deadline =
         |seconds: i64| Time::Seconds.deadline(seconds, given.stamp).ok_or(Complaint::Expire("expire"));
     let later = |seconds: i64| (seconds > 0).then(|| deadline(seconds)).transpose();
+    // A claim is made by SET, which takes no time that is over.
+    let claimed = |seconds: i64| later(seconds)?.ok_or(Complaint::Expire("set"));
     Ok(match native {
         Native::ChordExtend => {
-            Chord::Extend { claim: at(0), size: at(1), token: at(2), until: deadline(seconds(3)?)? }
+            Chord::Extend { claim: at(0), size: at(1), token: at(2), until: claimed(seconds(3)?)? }
         }
         Native::ChordFinish => Chord::Finish {
             claim: at(0),
@@ -439,7 +444,7 @@ fn chord(native: Native, args: Args<'_>, given: &Given<'_>) -> Result<Chord, Com
                 score,
                 expires,
                 group_expires: later(seconds(11)?)?,
-                claimed_until: deadline(seconds(12)?)?,
+                claimed_until: claimed(seconds(12)?)?,
                 token: at(13),
             }
         }
@@ -556,6 +561,41 @@ mod tests {
             assert_eq!(scripts.find(digest.as_bytes()), Some(native));
         }
         assert_eq!(scripts.find(&[0xff; 40]), None);
+    }
+
+    /// SET refuses such a time, and has done nothing; EXPIRE lets a key go.
+    #[test]
+    fn no_lock_is_taken_for_a_time_that_is_over() {
+        let understood = |line: &str| {
+            let (mut random, mut scripts) = (isochrone_core::Random::seeded(1), Scripts::default());
+            let mut given = Given {
+                selected: None,
+                stamp: isochrone_core::Stamp::from_nanos(1_700_000_000_000_000_000),
+                random: &mut random,
+                scripts: &mut scripts,
+                bulk_max: 1 << 20,
+                elements_max: 1 << 20,
+            };
+            let mut kept = crate::redis::request::Kept::default();
+            kept.add(std::iter::once("evalsha").chain(line.split(' ')).map(str::as_bytes));
+            evalsha(kept.at(0), &mut given).err()
+        };
+        let (_, renew) = TEXTS.iter().find(|(native, _)| *native == Native::Renew).unwrap();
+        let renew = sha1(renew.as_bytes());
+        for (digest, line) in [
+            ("4227fa753143e6f652e2e185d254964b3a7413a5", "1 lock me {}"),
+            ("dc87180d6bcb7f73c7275eb0fe7a70baf0a8b7c7", "2 claim size me {}"),
+            ("b8fc152c83a7e634103ccebd49dcd3146a8f4366", "6 j t s d g c task value 1 0 0 0 {} token"),
+            (renew.as_str(), "1 lock me {}"),
+        ] {
+            for (units, refused) in [("1", false), ("0", true), ("-1", true)] {
+                let complaint = understood(&format!("{digest} {}", line.replace("{}", units)));
+                let expected = refused.then_some(Complaint::Expire("set"));
+                assert_eq!(complaint, expected, "{line} of {units}");
+            }
+        }
+        assert_eq!(understood("1cac51482acf5858da00f6d685d68f886cd6b6b2 1 lock me 0"), None);
+        assert_eq!(understood("59d7aab41242d82196947ba8926cab712416da4f 5 c j t s d me 0"), None);
     }
 
     #[test]

@@ -1,5 +1,5 @@
 use super::*;
-use isochrone_core::command::Chord;
+use isochrone_core::command::{Chord, REPLY_MAX};
 use std::sync::Arc;
 
 fn part(member: &str, score: Option<f64>) -> Operation {
@@ -77,4 +77,18 @@ fn a_chord_whose_keys_hold_something_else_is_refused_and_nothing_is_changed() {
         assert_eq!(store.run(part("a:0", Some(0.0))), WRONG_TYPE, "{key}");
         assert_eq!(store.run(Operation::DbSize), Response::Integer(1), "{key}");
     }
+}
+
+#[test]
+fn what_a_chord_is_to_tell_is_counted_before_anything_is_changed() {
+    let mut store = Store::default();
+    store.run(set("fill", &"x".repeat(REPLY_MAX - 500)));
+    store.run(set("t", "1"));
+    store.run(set("s", &"2".repeat(1_000)));
+    let operations = [get("fill"), part("a:0", Some(0.0))].into();
+    let before = store.digest();
+    let answer = store.run(Operation::Transaction { watched: [].into(), operations });
+    let Response::Array(parts) = answer else { panic!() };
+    assert_eq!((&parts[1], store.digest()), (&Refusal::ReplyTooLong.into(), before));
+    assert!(matches!(store.run(part("a:0", Some(0.0))), Response::Array(_)));
 }

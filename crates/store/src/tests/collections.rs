@@ -1,5 +1,5 @@
 use super::*;
-use crate::turn::fits;
+use crate::turn::{fits, fits_behind};
 use isochrone_core::command::{
     Aggregate, Combine, End, LexBound, Limit, REPLY_MAX, ScoreBound, ScoreCondition, Slice, WeightedInputs,
     ZAddFlags,
@@ -586,4 +586,62 @@ fn a_reply_is_bounded_and_nothing_is_popped_in_vain() {
     assert_eq!(fits(REPLY_MAX, [above].into_iter()), Ok(()), "one alone");
     assert_eq!(fits(REPLY_MAX, [most, 0].into_iter()), Err(Refusal::ReplyTooLong));
     assert_eq!(fits(REPLY_MAX - 1, [most].into_iter()), Err(Refusal::ReplyTooLong));
+}
+
+/// What is told beside elements counts as well: a key, many digits, many numbers.
+#[test]
+fn nothing_is_done_that_a_transaction_has_no_room_to_tell() {
+    use isochrone_core::command::{BitNumber, BitOverflow, BitStep};
+    let (list, zset) = ("l".repeat(1_000), "z".repeat(1_000));
+    let mut store = Store::default();
+    store.run(set("fill", &"x".repeat(REPLY_MAX - 200)));
+    store.run(push(&list, "a"));
+    store.run(Operation::ZAdd { key: b(&zset), flags: Default::default(), members: scored("1 a") });
+    let number = BitNumber { offset: 0, width: 64, signed: true };
+    let steps = |count| vec![BitStep::Set(number, i64::MAX, BitOverflow::Wrap); count].into();
+    let operations = || {
+        [
+            Operation::LMPop { keys: names(&list), side: Side::Left, count: 1 },
+            Operation::ZMPop { keys: names(&zset), end: End::Least, count: 1 },
+            Operation::IncrByFloat { key: b("n"), by: score(-1e300) },
+            Operation::HIncrByFloat { key: b("h"), field: b("f"), by: score(-1e300) },
+            Operation::BitField { key: b("b"), steps: steps(30) },
+            // What it may do is one, also where only its end would not fit.
+            Operation::Transaction {
+                watched: [].into(),
+                operations: [set("a", "1"), set("b", "2"), set("c", "3")].into(),
+            },
+        ]
+    };
+    let before = store.digest();
+    let all = [get("fill")].into_iter().chain(operations()).collect();
+    let answer = store.run(Operation::Transaction { watched: [].into(), operations: all });
+    let Response::Array(parts) = answer else { panic!() };
+    assert!(parts[1..].iter().all(|part| *part == Refusal::ReplyTooLong.into()), "{:?}", &parts[1..]);
+    assert_eq!(store.digest(), before);
+    for operation in operations() {
+        assert!(!store.run(operation.clone()).is_error(), "{operation:?}");
+    }
+    assert_eq!(store.run(Operation::Exists { keys: [b(&list), b(&zset)].into() }), Response::Integer(0));
+    // One element alone always can be told, behind its key too.
+    assert_eq!(fits_behind(Some(&b(&list)), REPLY_MAX, [REPLY_MAX].into_iter()), Ok(()));
+    let too_long = Err(Refusal::ReplyTooLong);
+    assert_eq!(fits_behind(Some(&b(&list)), REPLY_MAX, [REPLY_MAX - 100, 0].into_iter()), too_long);
+    assert_eq!(fits_behind(Some(&b(&list)), REPLY_MAX - 1, [REPLY_MAX - 100].into_iter()), too_long);
+}
+
+/// The answers of a transaction in another are told once.
+#[test]
+fn a_transaction_in_another_is_counted_once() {
+    let mut store = Store::default();
+    let half = "x".repeat(REPLY_MAX / 2 - 1_000);
+    store.run(set("half", &half));
+    let inner = Operation::Transaction {
+        watched: [].into(),
+        operations: [get("half"), Operation::IncrBy { key: b("n"), by: 1 }].into(),
+    };
+    let operations = [set("k", "v"), inner, get("half")].into();
+    let answer = store.run(Operation::Transaction { watched: [].into(), operations });
+    let Response::Array(parts) = answer else { panic!() };
+    assert!(parts[1] == Response::Array(vec![bulk(&half), Response::Integer(1)]) && parts[2] == bulk(&half));
 }

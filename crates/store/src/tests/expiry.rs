@@ -173,3 +173,18 @@ fn a_sweep_deletes_what_is_due_of_its_keys_and_nothing_else() {
     assert_eq!(expired(&store), 4);
     assert!(store == Store::default() && expired(&Store::default()) == 0);
 }
+
+#[test]
+fn what_is_taken_back_has_not_expired() {
+    let mut store = Store::default();
+    let expired = |store: &Store| store.keys().unwrap().expired;
+    for operation in [get("k"), Operation::Keys { pattern: b("*") }] {
+        store.run(set_until("k", "v", 100));
+        let late = command(100, operation);
+        let before = store.before(&late);
+        store.apply(&late);
+        assert_eq!((store.len(), expired(&store)), (0, 1), "{late:?}");
+        store.revert(before);
+        assert_eq!((store.len(), expired(&store)), (1, 0), "{late:?}");
+    }
+}

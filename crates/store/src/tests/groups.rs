@@ -1,7 +1,8 @@
 use super::*;
 use isochrone_core::Export;
 use isochrone_core::command::{
-    Append, Claim, GroupChange, GroupRead, NewId, ReadFrom, StreamId, StreamLook, StreamRead, Trim, Trimming,
+    Append, Claim, GroupChange, GroupRead, NewId, REPLY_MAX, ReadFrom, StreamId, StreamLook, StreamRead,
+    Trim, Trimming,
 };
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -174,6 +175,73 @@ fn nobody_is_given_more_than_can_be_told() {
     let streams = vec![(b("s"), ReadFrom::After(StreamId::MIN))];
     let whole = StreamRead { streams, count: 0, resolve: false };
     assert_eq!(store.run(Operation::XRead { read: Arc::new(whole) }), too_long);
+}
+
+/// In a transaction there is less room, also for one alone.
+#[test]
+fn nobody_is_given_more_than_is_left_of_a_transaction() {
+    let long = "k".repeat(1_000);
+    let mut store = Store::default();
+    store.run(set("fill", &"x".repeat(REPLY_MAX - 500)));
+    for key in ["s", &long] {
+        store.run(add(key, 1));
+        store.run(create(key, "g", false));
+    }
+    let both = |operation| Operation::Transaction {
+        watched: [].into(),
+        operations: [get("fill"), operation].into(),
+    };
+    let second = |response| {
+        let Response::Array(mut parts) = response else { panic!() };
+        parts.pop().unwrap()
+    };
+    let reads = || Operation::XReadGroup { read: Arc::new(read_of(&[&long], "a", None, 0)) };
+    assert_eq!(second(store.run(both(reads()))), Refusal::ReplyTooLong.into());
+    assert!(matches!(store.run(reads()), Response::Pairs(_)), "it was not delivered");
+    assert_eq!(second(store.run(both(read("a", None, 0)))), found(&[1]));
+
+    let fields = vec![(b("f"), Blob::from(vec![b'v'; 1_000]))];
+    let append = Append { id: NewId::This(id(2)), fields, only_if_exists: false, trimming: None };
+    store.run(Operation::XAdd { key: b("s"), append: Arc::new(append) });
+    store.run(read("a", None, 0));
+    let claims = |start| {
+        let (group, consumer) = (b("g"), b("b"));
+        let start = id(start);
+        change("s", GroupChange::ClaimFrom { group, consumer, start, count: 9, idle: 0, just_id: false })
+    };
+    let parts = |next: &str, given| Response::Array(vec![bulk(next), Response::Array(given), array("")]);
+    assert_eq!(second(store.run(both(claims(0)))), parts("2-0", vec![entry(1)]));
+    assert_eq!(second(store.run(both(claims(2)))), parts("2-0", vec![]));
+    let Response::Array(rows) = store.run(all_pending(Some("b"))) else { panic!() };
+    assert_eq!(rows.len(), 1, "the other was not given");
+}
+
+#[test]
+fn what_is_pending_is_weighed() {
+    const LEN: usize = 640;
+    let mut store = Store::default();
+    (1..=LEN as u64).for_each(|millis| drop(store.run(add("s", millis))));
+    store.run(create("s", "g", false));
+    store.run(read("a", None, 0));
+    let weight = |operation| Store::kept(&store.before(&command(1, operation)));
+    // Each that is pending stands there twice.
+    let (entries, all) = (LEN / 64 * 16, 3 * LEN / 64 * 16);
+    let trim = |length| Trimming { trim: Trim::Length(length), limit: 0 };
+    let trims = |length| Operation::XTrim { key: b("s"), trimming: Arc::new(trim(length)) };
+    assert_eq!((weight(trims(LEN as u64 - 2)), weight(trims(0))), (entries + 2 * 64, entries + LEN * 64));
+    let append = |trimming| {
+        let fields = vec![(b("f"), b("v"))];
+        let append = Append { id: NewId::Next, fields, only_if_exists: false, trimming };
+        Operation::XAdd { key: b("s"), append: Arc::new(append) }
+    };
+    assert_eq!(weight(append(None)), entries);
+    assert_eq!(weight(append(Some(trim(LEN as u64)))), entries + 64);
+    assert_eq!((weight(delete("s", 1)), weight(acknowledge(&[1]))), (entries + 64, all + 2 * 64));
+    assert_eq!(weight(read("a", None, 0)), all);
+    assert_eq!(weight(read("a", Some(StreamId::MIN), 5)), all + 10 * 64);
+    assert_eq!(weight(claim_from("b", 0, 5, 0)), all + 10 * 64);
+    assert_eq!(weight(change("s", GroupChange::Destroy { group: b("g") })), all + 2 * LEN * 64);
+    assert_eq!(weight(Operation::Del { keys: names("s") }), entries + 3 * LEN * 64);
 }
 
 #[test]

@@ -19,17 +19,17 @@ fn storing(target: &str, source: &str, sort: Sort) -> Operation {
 #[test]
 fn numbers_are_read_as_by_strtod_and_equal_ones_stand_by_their_bytes() {
     let mut store = Store::default();
-    let values = ["3", "-0", "1e1", "0", " 7", "", "inf", "-inf", "+2", "1\0x", "0x8"];
+    let values = ["3", "-0", "1e1", "0", " 7", "", "inf", "-inf", "+2", "1\0x", "0x8", "0e-999"];
     store.run(Operation::Push {
         key: b("l"),
         values: values.iter().copied().map(Blob::from).collect(),
         side: Side::Right,
         only_if_exists: false,
     });
-    let sorted = ["-inf", "", "-0", "0", "1\0x", "+2", "3", " 7", "0x8", "1e1", "inf"];
+    let sorted = ["-inf", "", "-0", "0", "0e-999", "1\0x", "+2", "3", " 7", "0x8", "1e1", "inf"];
     let expected = Response::Array(sorted.iter().copied().map(bulk).collect());
     assert_eq!(store.run(sorting("l", sort(SortBy::Number))), expected);
-    for no_number in ["a", "nan", "1e999", "1 ", " ", ".", "0x"] {
+    for no_number in ["a", "nan", "1e999", "1e-400", "-0x1p-2000", "1 ", " ", ".", "0x"] {
         store.run(Operation::Del { keys: names("one") });
         store.run(Operation::Push {
             key: b("one"),

@@ -538,3 +538,76 @@ fn what_a_small_command_leaves_is_weighed() {
     assert_eq!(weight(both), 2 * weight(edit()) + weight(del("s")));
     assert!(weight(del("s")) > 0 && weight(Operation::SAdd { key: b("s"), members: names("d") }) == 0);
 }
+
+/// Of a collection that is small to name: what is taken out of it, and the references to its blocks that a change copies.
+#[test]
+fn what_is_taken_out_of_a_collection_is_weighed() {
+    use isochrone_core::command::{Chord, End, ExpiryCondition};
+    use std::sync::Arc;
+    const LEN: usize = 6_400;
+    const ALL: usize = LEN * 64;
+    const SPINE: usize = LEN / 64 * 16;
+    let mut store = Store::default();
+    let each = |write: fn(usize) -> String| (0..LEN).map(write).collect::<Vec<_>>().join(" ");
+    let members = each(|n| format!("m{n}"));
+    store.run(push("list", &members));
+    store.run(push("old", &members));
+    store.run(Operation::SAdd { key: b("set"), members: names(&members) });
+    store.run(Operation::HSet { key: b("hash"), pairs: pairs(&each(|n| format!("m{n} v"))) });
+    let scores = scored(&each(|n| format!("{n} m{n}")));
+    store.run(Operation::ZAdd { key: b("zset"), flags: Default::default(), members: scores });
+    let dated = |key: &str, millis| Operation::ExpireAt {
+        key: b(key),
+        at: at(millis),
+        condition: ExpiryCondition::Always,
+    };
+    store.run(dated("old", 50));
+    let weight_at = |millis, operation| Store::kept(&store.before(&command(millis, operation)));
+    let weight = |operation| weight_at(1, operation);
+
+    assert_eq!((weight_at(49, lrange("old")), weight_at(50, lrange("old"))), (0, ALL), "it expires");
+    assert_eq!((weight(dated("list", 2)), weight(dated("list", 1))), (0, ALL));
+    let kept = |condition, get| Operation::Set {
+        key: b("list"),
+        value: b("v"),
+        condition,
+        expiry: Expiry::Keep,
+        get,
+    };
+    assert!(
+        weight(kept(Condition::Always, false)) >= ALL && weight(kept(Condition::IfPresent, false)) >= ALL
+    );
+    assert!(weight(kept(Condition::IfAbsent, false)) < ALL && weight(kept(Condition::Always, true)) < ALL);
+
+    let pop = |count| Operation::Pop { key: b("list"), side: Side::Left, count };
+    let lmpop = Operation::LMPop { keys: names("none list"), side: Side::Left, count: 2 };
+    assert_eq!((weight(push("list", "a")), weight(lmpop)), (SPINE, SPINE + 2 * 64));
+    assert_eq!((weight(pop(None)), weight(pop(Some(3)))), (SPINE + 64, SPINE + 3 * 64));
+    assert_eq!(weight(pop(Some(u64::MAX))), SPINE + ALL);
+    let trim = |start, stop| Operation::LTrim { key: b("list"), start, stop };
+    assert_eq!((weight(trim(1, -1)), weight(trim(1, 0))), (SPINE + 64, SPINE + ALL));
+    let rem = |count| Operation::LRem { key: b("list"), count, value: b("m1") };
+    assert_eq!((weight(rem(-1)), weight(rem(8)), weight(rem(0))), (SPINE + 64, SPINE + 8 * 64, SPINE + ALL));
+    assert_eq!(weight(rem(9)), SPINE + ALL, "it is written anew");
+
+    let zpop = |count| Operation::ZPop { key: b("zset"), end: End::Least, count };
+    let zmpop = Operation::ZMPop { keys: names("zset"), end: End::Greatest, count: 2 };
+    assert_eq!((weight(zpop(None)), weight(zmpop)), (SPINE + 64, SPINE + 2 * 64));
+    let range = Arc::new(index(0, 9));
+    assert_eq!(weight(Operation::ZRemRange { key: b("zset"), range }), SPINE + 10 * 64);
+    let zrem = Operation::ZRem { key: b("zset"), members: names("m1 m2") };
+    let srem = Operation::SRem { key: b("set"), members: names("m1 m2") };
+    let hdel = Operation::HDel { key: b("hash"), fields: names("m1 m2") };
+    assert_eq!((weight(zrem), weight(srem), weight(hdel)), (SPINE + 2 * 64, 2 * 64, 2 * 64));
+    let spop = |count| Operation::SPop { key: b("set"), count, seed: 1 };
+    assert_eq!((weight(spop(None)), weight(spop(Some(u64::MAX)))), (64, ALL));
+
+    let keys = ["list", "zset", "set", "hash"].map(b).to_vec();
+    let chord = Chord::Finish { claim: b("claim"), keys, token: b("me"), done_until: None };
+    assert_eq!(weight(Operation::ChordStep { chord: Arc::new(chord) }), 4 * ALL + 2 * SPINE);
+    // The order is copied once, whatever a transaction looks at beside.
+    let both = [push("list", "a"), get("none"), pop(None)].into();
+    let both = Operation::Transaction { watched: [(b("list"), 1)].into(), operations: both };
+    assert_eq!(weight(both), SPINE + 64);
+    assert_eq!(weight(Operation::Flush), 5 * 64);
+}
