@@ -124,6 +124,12 @@ impl Drive {
         &self.queue[..self.queue.len().min(self.carried)]
     }
 
+    /// A step has come to nothing; whether it has been so for too long.
+    fn fails(&mut self, now: Instant) -> bool {
+        self.tries = self.tries.saturating_add(1);
+        now.since(*self.since.get_or_insert(now)) >= PATIENCE
+    }
+
     /// What this move has marked a place with.
     fn mark_of(&self, place: &Place) -> Option<&Known> {
         self.marked.iter().find(|known| known.reach.contains(place))
@@ -165,7 +171,13 @@ impl Find {
         let (request, last) = (drive.request(), drive.asked.take());
         let lists = matches!(drive.phase, Phase::List(_));
         if let Some(last) = last {
+            // Woken without an answer.
+            let given_up = lists && drive.fails(turn.now());
+            let tries = drive.tries;
             self.forget(last, turn);
+            if given_up {
+                return self.end_move(number, Err(MoveRefusal::GivenUp(tries)), turn);
+            }
         }
         let asked = self.ask_step(number, request, turn);
         if lists {
@@ -191,13 +203,13 @@ impl Find {
                 self.drive(number, turn);
             }
             Step::TooLarge | Step::Nothing => {
-                drive.tries = drive.tries.saturating_add(1);
                 if drive.phase == Phase::Carry {
                     // Among many keys there is always one that somebody writes.
                     drive.carried = (drive.carried / 2).max(1);
                 }
-                let (tries, now) = (drive.tries, turn.now());
-                if now.since(*drive.since.get_or_insert(now)) >= PATIENCE {
+                let given_up = drive.fails(turn.now());
+                let tries = drive.tries;
+                if given_up {
                     return self.end_move(number, Err(MoveRefusal::GivenUp(tries)), turn);
                 }
                 self.pause(number, tries, turn);

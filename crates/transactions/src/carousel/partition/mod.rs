@@ -76,6 +76,69 @@ struct State {
     barrier: Ballot,
 }
 
+/// When readers of the directory's entry, which all are, are refused for somebody who is to change it: among readers that
+/// never cease there would be no gap.
+#[derive(Clone, Hash, Debug)]
+struct Yields {
+    until: Instant,
+    /// No more are before that, whatever stands in the way: one that stays open for long, say.
+    rests: Instant,
+}
+
+/// Times as long as readers were refused they are not after that.
+const YIELDS_ONE_IN: u64 = 8;
+
+impl Yields {
+    fn new() -> Yields {
+        Yields { until: Instant::ZERO, rests: Instant::ZERO }
+    }
+
+    /// Somebody is in the way of a change: what ends soon has within this time.
+    fn ask(&mut self, now: Instant, span: Span) {
+        if now >= self.rests {
+            self.until = now + span;
+            self.rests = self.until + span * YIELDS_ONE_IN;
+        }
+    }
+
+    fn hold(&self, now: Instant) -> bool {
+        now < self.until
+    }
+}
+
+/// Lives of a client process whose floors are kept: what is older is over by then.
+const LIVES_MAX: usize = 32;
+
+impl State {
+    /// The lives of a client process that have a floor.
+    fn lives(&self, process: ProcessId) -> impl Iterator<Item = ClientId> {
+        let life = |incarnation| ClientId { process, incarnation };
+        self.floors.range(life(0)..=life(u32::MAX)).map(|(client, _)| *client)
+    }
+
+    /// Whether a transaction that is in no table is over.
+    fn is_past(&self, txn: TxnId) -> bool {
+        match self.floors.get(&txn.client) {
+            Some(floor) => txn.sequence < *floor,
+            None => {
+                let first = self.lives(txn.client.process).next();
+                first.is_some_and(|first| txn.client < first)
+                    && self.lives(txn.client.process).count() >= LIVES_MAX
+            }
+        }
+    }
+
+    /// Everything of a client up to this is over.
+    fn pass(&mut self, txn: TxnId) {
+        let floor = self.floors.entry(txn.client).or_default();
+        *floor = (*floor).max(txn.sequence + 1);
+        if self.lives(txn.client.process).count() > LIVES_MAX {
+            let first = self.lives(txn.client.process).next();
+            first.and_then(|first| self.floors.remove(&first));
+        }
+    }
+}
+
 /// A replica. See the module.
 #[derive(Clone)]
 pub struct Partition {
@@ -136,8 +199,7 @@ struct Lead {
     floors: BTreeMap<ClientId, u64>,
     /// When the end of a pending transaction was last asked for.
     asked: BTreeMap<TxnId, Instant>,
-    /// Until then readers of the directory's entry are refused: somebody is to change it.
-    yields: Instant,
+    yields: Yields,
     sweeps: u64,
 }
 
@@ -161,7 +223,7 @@ impl Partition {
 
     /// Whether a transaction is over and no longer remembered.
     fn is_past(&self, txn: TxnId) -> bool {
-        self.state.floors.get(&txn.client).is_some_and(|floor| txn.sequence < *floor)
+        self.state.is_past(txn)
     }
 
     /// Whether a transaction is about to be so: what is appended for it now would come too late.
@@ -367,9 +429,8 @@ impl Rules for Partition {
         self.claims = staged.claims;
         let (state, barrier) = (&self.state, self.state.barrier);
         self.votes.retain(|txn, vote| {
-            let floor = state.floors.get(&txn.client).is_some_and(|floor| txn.sequence < *floor);
             let decided = state.pending.contains_key(txn) || state.closed.contains_key(txn);
-            vote.term >= barrier && !decided && !floor
+            vote.term >= barrier && !decided && !state.is_past(*txn)
         });
         for (txn, vote) in &self.votes {
             if vote.verdict.prepared {

@@ -222,8 +222,7 @@ impl Partition {
         self.append_decision(Vote { txn, part, coordinator, term: turn.term(), verdict }, turn);
     }
 
-    /// Whether a transaction is to wait for another that changes the directory's entry, which all read: among readers
-    /// that never cease it would find no gap.
+    /// Whether a transaction is to wait for another that changes the directory's entry ([`super::Yields`]).
     fn yields(&mut self, conflict: bool, part: &Part, now: Instant) -> bool {
         if self.map.split != Split::Named {
             return false;
@@ -231,11 +230,11 @@ impl Partition {
         let Some(lead) = &mut self.lead else { return false };
         if part.writes.iter().any(|key| is_entry(key)) {
             if conflict {
-                lead.yields = now + self.knobs.resend;
+                lead.yields.ask(now, self.knobs.resend);
             }
             return false;
         }
-        now < lead.yields && part.reads.iter().any(|key| is_entry(key))
+        lead.yields.hold(now) && part.reads.iter().any(|key| is_entry(key))
     }
 
     /// Puts a prepare decision into the log.
@@ -511,10 +510,7 @@ impl Partition {
         for txn in coordinated {
             self.state.coordinated.remove(txn);
         }
-        for txn in participated.iter().chain(coordinated) {
-            let floor = self.state.floors.entry(txn.client).or_default();
-            *floor = (*floor).max(txn.sequence + 1);
-        }
+        participated.iter().chain(coordinated).for_each(|txn| self.state.pass(*txn));
     }
 
     /// A read-only transaction asks what was there at a moment (3.6).

@@ -10,11 +10,11 @@
 //!    settled: the last leader would have voted otherwise.
 //! 5. It replicates the decisions that are left, and a barrier: votes of earlier terms are void behind it.
 
-use super::{Claims, Lead, Partition, Phase, Turn};
+use super::{Claims, Lead, Partition, Phase, Turn, Yields};
 use crate::carousel::Mutation;
 use crate::carousel::message::{Entry, Verdict, Vote, Word};
 use crate::request::TxnId;
-use isochrone_core::{Ballot, Instant, ProcessId, Quorums, ReplicaId};
+use isochrone_core::{Ballot, ProcessId, Quorums, ReplicaId};
 use isochrone_store::versions::Version;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -33,7 +33,7 @@ impl Partition {
             clients: BTreeMap::new(),
             floors: BTreeMap::new(),
             asked: BTreeMap::new(),
-            yields: Instant::ZERO,
+            yields: Yields::new(),
             sweeps: 0,
         });
         turn.append(Entry::Open { term });

@@ -1,6 +1,6 @@
 //! One replica of a partition, input by input.
 
-use super::{Parameters, Partition};
+use super::{LIVES_MAX, Parameters, Partition, State, YIELDS_ONE_IN, Yields};
 use crate::carousel::Mutation;
 use crate::carousel::message::{Part, Word};
 use crate::family;
@@ -89,4 +89,38 @@ fn a_vote_is_cast_once() {
 fn what_names_a_partition_that_is_none_is_passed_over() {
     let nowhere = ProcessId { partition: PartitionId(60_000), ..process(0, 0) };
     assert_eq!(terms(None, nowhere), (Vec::new(), 0));
+}
+
+/// For one that stays open as long as somebody wants to change the entry, the others are refused for a part of the time only.
+#[test]
+fn readers_are_not_refused_for_as_long_as_one_is_open() {
+    let (span, mut yields) = (Span::from_millis(200), Yields::new());
+    let mut refused = 0;
+    for tick in 0..10_000 {
+        let now = Instant::ZERO + Span::from_millis(tick);
+        yields.ask(now, span);
+        refused += u64::from(yields.hold(now));
+    }
+    assert_eq!(refused, 200 * 10_000_u64.div_ceil(200 * (1 + YIELDS_ONE_IN)));
+}
+
+/// Each restart of a client is another life.
+#[test]
+fn floors_of_lives_that_are_long_over_are_forgotten_and_stay_over() {
+    let mut state = State::default();
+    let txn =
+        |incarnation, sequence| TxnId { client: ClientId { process: process(9, 1), incarnation }, sequence };
+    let lives = LIVES_MAX as u32;
+    for life in 1..=lives {
+        state.pass(txn(life, 5));
+    }
+    assert!(state.is_past(txn(1, 5)) && !state.is_past(txn(1, 6)) && !state.is_past(txn(lives + 1, 1)));
+    assert_eq!(state.floors.len(), LIVES_MAX);
+    state.pass(txn(lives + 1, 0));
+    assert_eq!(state.floors.len(), LIVES_MAX);
+    assert!(state.is_past(txn(1, 6)), "what it may still have sent");
+    assert!(!state.is_past(txn(lives + 1, 1)));
+    // Another process has lives of its own.
+    let other = TxnId { client: ClientId { process: process(8, 1), incarnation: 1 }, sequence: 1 };
+    assert!(!state.is_past(other));
 }
