@@ -353,6 +353,14 @@ pub struct Round<V: Wire> {
     pub ranges: Vec<(u64, u64)>,
 }
 
+impl<V: Wire> Round<V> {
+    /// Behind all of its positions.
+    pub fn end(&self) -> u64 {
+        let single = self.values.iter().map(|(at, _)| at + 1);
+        single.chain(self.ranges.iter().map(|(_, until)| *until)).max().unwrap_or(0)
+    }
+}
+
 /// What a new coordinator proposes for all that may be open; round 0 of its epoch.
 #[derive(Clone, Eq, PartialEq, Hash, Debug, Serialize, Deserialize)]
 #[serde(bound = "")]

@@ -321,5 +321,5 @@ fn every_order_of_the_succession_of_one_who_lives_holds() {
 #[test]
 fn the_same_search_finds_what_is_wrong() {
     let early = Some(Mutation::VoteBeforeDurable);
-    finds("vote-before-durable", contested(&[1], Learners::All, early).gone());
+    finds("vote-before-durable", contested(&[1, 2], Learners::Sole, early).gone());
 }

@@ -129,6 +129,12 @@ impl<V: Ordered> Acceptor<V> {
         }
     }
 
+    /// What its clock has passed, by its votes for no-op: those of the epoch that it has open begin behind others, and ranges
+    /// end where it was then.
+    pub(super) fn passed(&self) -> u64 {
+        self.from.max(self.noops.end().unwrap_or(0))
+    }
+
     /// Forgets what lies below.
     pub(super) fn trim(&mut self, below: u64) {
         while self.votes.first_key_value().is_some_and(|(at, _)| *at < below) {
@@ -180,9 +186,11 @@ impl<V: Ordered> Order<V> {
                 }
                 Err(reject) => {
                     told.rejected.push((at, id.sequence, reject));
-                    // Others may have voted for it, so it may have to be decided or proposed again.
-                    if at >= self.tracks[0].frontier() && self.bodies.len() < self.parameters().queue_commands
-                    {
+                    // Others may have voted for it, so it may have to be decided or proposed again; but nobody has for what
+                    // is too far ahead.
+                    let near = at <= horizon || !self.clock.is_set();
+                    let room = self.bodies.len() < self.parameters().queue_commands;
+                    if near && room && at >= self.tracks[0].frontier() {
                         let bodies = self.bodies.entry(at).or_default();
                         if !bodies.iter().any(|known| known.id() == Some(id)) {
                             bodies.push(value);

@@ -3,6 +3,7 @@
 use super::super::Mutation;
 use super::super::message::{Item, Opening, Promise, Record, Round, Turn};
 use super::Order;
+use super::catchup::ALL;
 use super::links::Answer;
 use crate::order::Ordered;
 use crate::request::{Change, Refusal};
@@ -30,8 +31,19 @@ impl<V: Ordered> Order<V> {
         if frontier > self.moved.1 {
             self.moved = (now, frontier);
         }
-        if self.gathers().is_some() {
+        let heard = self.n() - self.suspects.len() >= self.quorums().classic();
+        // Who lacks what others have, or does not hear them, cannot tell whether they get anywhere.
+        if self.gathers().is_some() || self.lags() || !heard {
             self.moved.0 = now;
+        }
+        let patience = self.parameters().suspect * 3;
+        if let Some(campaign) = &self.campaign
+            && self.seen > campaign.epoch
+            && heard
+            && (self.suspected(self.coordinator(self.seen)) || now.since(self.moved.0) >= patience)
+        {
+            // Others have promised a later epoch to one that does not open it.
+            return self.campaign(effects);
         }
         if let Some(campaign) = &mut self.campaign {
             if now.since(campaign.sent) >= self.knobs.0.resend {
@@ -45,10 +57,10 @@ impl<V: Ordered> Order<V> {
             }
             return;
         }
-        if self.n() == 1 || self.n() - self.suspects.len() < self.quorums().classic() {
+        self.reign_again(effects);
+        if self.campaign.is_some() || self.n() == 1 || !heard {
             return;
         }
-        let patience = self.parameters().suspect * 3;
         self.losses.forget(patience, now);
         // A coordinator that lives but gets nowhere is given longer; so is each one after it, and those that follow soon.
         let (stuck, borne) = (now.since(self.moved.0), self.losses.bears(patience));
@@ -123,29 +135,22 @@ impl<V: Ordered> Order<V> {
         if !self.answers(from, Answer::Promise, fresh, effects.now()) {
             return;
         }
-        if fresh {
+        let frontier = self.tracks[0].frontier();
+        let decided = self.decided_between(0, first, frontier, ALL).map(|(values, _)| values);
+        // Promised or not, nothing comes of the epoch of one that cannot be told what is decided.
+        if fresh && decided.is_some() {
             self.write(Record::Promised { epoch, clock });
             self.acceptor.promise(epoch, clock);
             self.end_reign(effects);
             self.campaign.take_if(|campaign| campaign.epoch < epoch);
             self.moved.0 = effects.now();
         }
-        let votes = self.acceptor.votes.range(first..);
-        let frontier = self.tracks[0].frontier();
-        let decided = self.decided_between(0, first, frontier, usize::MAX).map(|(values, _)| values);
-        let promise = Promise {
-            epoch,
-            votes: votes.map(|(at, vote)| (*at, vote.turn, vote.value.clone())).collect(),
-            noops: self
-                .acceptor
-                .noops
-                .runs(first..u64::MAX)
-                .map(|(run, turn)| (run.start, run.end, *turn))
-                .collect(),
-            clock,
-            frontier,
-            decided,
-        };
+        let beyond = if decided.is_some() { first } else { u64::MAX };
+        let votes = self.acceptor.votes.range(beyond..);
+        let votes = votes.map(|(at, vote)| (*at, vote.turn, vote.value.clone())).collect();
+        let noops = self.acceptor.noops.runs(beyond..u64::MAX);
+        let noops = noops.map(|(run, turn)| (run.start, run.end, *turn)).collect();
+        let promise = Promise { epoch, votes, noops, clock, frontier, decided };
         self.say(from, Item::Promise(Arc::new(promise)));
     }
 
@@ -242,7 +247,9 @@ impl<V: Ordered> Order<V> {
         let opening = Arc::new(Opening { from, high, round });
         self.begin_reign(epoch, Some(opening.clone()), effects);
         self.fly_opening(Arc::new(opening.round.clone()), effects.now());
-        self.tell_all(&Item::Open(opening));
+        for seat in 0..self.n() {
+            self.say_open(seat, opening.clone());
+        }
         self.told_all(Answer::Open, effects.now());
         // Decided or not, a copy does no harm.
         for (at, value) in losers {
@@ -287,6 +294,17 @@ impl<V: Ordered> Order<V> {
             }
         }
         self.say(from, Item::Recovered { epoch, number: 0 });
+    }
+
+    /// Whoever coordinated in an earlier life, or whose own epoch came to nothing, opens another once it has heard from enough
+    /// others that there is none later, and that it lacks nothing.
+    pub(super) fn reign_again(&mut self, effects: &mut Effects<Self>) {
+        let coordinates =
+            self.coordinator(self.acceptor.epoch) == self.me && self.seen <= self.acceptor.epoch;
+        let stands = self.reported.len() + 1 >= self.quorums().classic() && !self.lags();
+        if coordinates && stands && self.reign.is_none() && self.campaign.is_none() {
+            self.campaign(effects);
+        }
     }
 
     /// Lets another replica, or any other, coordinate the fast lane.

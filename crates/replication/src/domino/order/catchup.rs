@@ -4,13 +4,16 @@ use super::super::message::{Item, Place};
 use super::Order;
 use super::links::Answer;
 use crate::order::Ordered;
-use isochrone_core::{Effects, Instant};
+use isochrone_core::{Effects, Instant, ReplicaId, wire};
 use std::collections::BTreeMap;
 
 /// Heartbeats from one report to the next.
 pub(super) const REPORT_EVERY: u64 = 8;
-/// Commands in one answer at most.
-const ANSWER_MAX: usize = 1_024;
+/// Commands in one answer at most, and their bytes: whoever asks is as long in hearing more as a message takes.
+const ANSWER_MAX: usize = 8_192;
+const ANSWER_BYTES: usize = 2 << 20;
+/// Everything.
+pub(super) const ALL: (usize, usize) = (usize::MAX, usize::MAX);
 
 /// What others have reached in each lane and this replica had not when it was told: the stamp, since when,
 /// and who said so.
@@ -31,12 +34,19 @@ impl<V: Ordered> Order<V> {
         effects: &mut Effects<Self>,
     ) {
         self.seen = self.seen.max(epoch);
+        self.reported.insert(ReplicaId(from as u8));
         self.on_stale_epoch(from, epoch, open, effects.now());
+        let coordinates = self.coordinator(self.acceptor.epoch) == from;
         for (lane, frontier) in frontiers.iter().enumerate().take(self.tracks.len()) {
             if *frontier > self.tracks[lane].frontier() {
-                self.goals.0.entry(lane as u8).or_insert((*frontier, effects.now(), from));
+                let goal = self.goals.0.entry(lane as u8).or_insert((*frontier, effects.now(), from));
+                // With what it lacks, the coordinator tells what follows from there on.
+                if lane == 0 && coordinates {
+                    goal.2 = from;
+                }
             }
         }
+        self.reign_again(effects);
     }
 
     /// By the clock: goals that were not reached by themselves are asked for.
@@ -70,10 +80,14 @@ impl<V: Ordered> Order<V> {
             if *first >= frontier {
                 continue;
             }
-            match self.decided_between(lane as u8, *first, frontier, ANSWER_MAX) {
+            match self.decided_between(lane as u8, *first, frontier, (ANSWER_MAX, ANSWER_BYTES)) {
                 Some((values, until)) => {
-                    let (lane, first) = (lane as u8, *first);
-                    self.say(from, Item::Learned { lane, from: first, until, values });
+                    let (number, first) = (lane as u8, *first);
+                    self.say(from, Item::Learned { lane: number, from: first, until, values });
+                    // It follows no coordinator's word, or that has come to a stop.
+                    if lane == 0 && until == frontier {
+                        self.lead(from);
+                    }
                 }
                 None => return self.say(from, Item::Trimmed),
             }
@@ -99,18 +113,23 @@ impl<V: Ordered> Order<V> {
         }
     }
 
+    /// Whether this replica is known to lack what others have decided in the fast lane.
+    pub(super) fn lags(&self) -> bool {
+        self.behind.is_some() || self.goals.0.contains_key(&0)
+    }
+
     pub(super) fn on_trimmed(&mut self, from: usize) {
         self.behind = Some(self.members[from].process);
     }
 
-    /// The commands of a lane from `first` on, all below `until` being decided; at most so many, and up to
+    /// The commands of a lane from `first` on, all below `until` being decided; at most so many and so many bytes, and up to
     /// where they are all. Nothing where some are no longer held.
     pub(super) fn decided_between(
         &self,
         lane: u8,
         first: u64,
         until: u64,
-        most: usize,
+        (most, most_bytes): (usize, usize),
     ) -> Option<(Vec<(u64, V)>, u64)> {
         if first >= until {
             return Some((Vec::new(), first));
@@ -120,9 +139,12 @@ impl<V: Ordered> Order<V> {
             .filter(|(place, _)| place.lane == lane && (first..until).contains(&place.at))
             .map(|(place, value)| (place.at, value));
         let waiting = self.tracks[usize::from(lane)].commands.range(first..until);
-        let mut values: Vec<(u64, V)> = Vec::new();
+        let (mut values, mut bytes): (Vec<(u64, V)>, usize) = (Vec::new(), 0);
         for (at, value) in executed.chain(waiting.map(|(at, value)| (*at, value))) {
-            if values.len() == most {
+            if most_bytes < usize::MAX {
+                bytes += wire::encoded_size(value);
+            }
+            if values.len() == most || (bytes > most_bytes && !values.is_empty()) {
                 let until = values.last().map_or(first, |(at, _)| at + 1);
                 return Some((values, until));
             }

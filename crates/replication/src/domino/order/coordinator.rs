@@ -104,10 +104,32 @@ impl<V: Ordered> Order<V> {
             losers: BTreeSet::new(),
         }));
         effects.mark(Note::Leads(epoch));
-        if self.parameters().learners == Learners::Sole {
-            let base = self.tracks[0].frontier();
-            self.tell_others(&Item::Lead { base });
+    }
+
+    /// From here on a member that does not learn for itself is told of all that is decided: where it begins, and what is
+    /// decided beyond already.
+    pub(super) fn leads(&self, seat: usize) -> Vec<Item<V>> {
+        if self.reign.is_none() || self.parameters().learners != Learners::Sole || seat == self.me {
+            return Vec::new();
         }
+        let base = self.tracks[0].frontier();
+        let values = self.tracks[0].commands.range(base..);
+        let values: Vec<_> = values.map(|(at, value)| (*at, value.clone())).collect();
+        let chosen = (!values.is_empty()).then_some(Item::Chosen { values });
+        [Item::Lead { base }].into_iter().chain(chosen).collect()
+    }
+
+    /// The same, at the end of this turn's words to it so far.
+    pub(super) fn lead(&mut self, seat: usize) {
+        for item in self.leads(seat) {
+            self.say(seat, item);
+        }
+    }
+
+    /// Tells a member how this epoch began: what is told of decisions counts behind that.
+    pub(super) fn say_open(&mut self, seat: usize, opening: Arc<Opening<V>>) {
+        self.say(seat, Item::Open(opening));
+        self.lead(seat);
     }
 
     /// Another epoch is known: this replica coordinates no more.
@@ -122,17 +144,7 @@ impl<V: Ordered> Order<V> {
     /// What a session of a link begins with that this coordinator has to say.
     pub(super) fn reign_resync(&self, seat: usize, items: &mut Vec<Item<V>>) {
         let Some(reign) = &self.reign else { return };
-        if self.parameters().learners == Learners::Sole && seat != self.me {
-            items.push(Item::Lead { base: self.tracks[0].frontier() });
-            let values: Vec<_> = self.tracks[0]
-                .commands
-                .range(self.tracks[0].frontier()..)
-                .map(|(at, value)| (*at, value.clone()))
-                .collect();
-            if !values.is_empty() {
-                items.push(Item::Chosen { values });
-            }
-        }
+        items.extend(self.leads(seat));
         for flight in reign.flights.values() {
             items.push(Item::Recover(flight.round.clone()));
         }
@@ -145,7 +157,7 @@ impl<V: Ordered> Order<V> {
             && let Some(opening) = reign.opening.clone()
             && self.answers(seat, Answer::Open, false, now)
         {
-            self.say(seat, Item::Open(opening));
+            self.say_open(seat, opening);
         }
     }
 
@@ -167,6 +179,12 @@ impl<V: Ordered> Order<V> {
             None => None,
             Some(id) => match self.body(at, id) {
                 Some(value) => Some(value),
+                // Whoever has it may never come back, and no other may have been chosen.
+                None if !known.is_forced(threshold)
+                    && known.voters(id).iter().all(|seat| self.suspects.contains(seat)) =>
+                {
+                    None
+                }
                 None => return self.lack(at, id, known),
             },
         };
@@ -199,12 +217,12 @@ impl<V: Ordered> Order<V> {
         for (round, voters, before) in again {
             let opening = self.reign.as_ref().and_then(|reign| reign.opening.clone());
             for seat in 0..self.n() {
-                if !voters.contains(ReplicaId(seat as u8)) {
-                    let item = match (&opening, round.number) {
-                        (Some(opening), 0) => Item::Open(opening.clone()),
-                        _ => Item::Recover(round.clone()),
-                    };
-                    self.say_again(seat, item, before);
+                if voters.contains(ReplicaId(seat as u8)) || !self.is_to_say_again(seat, before) {
+                    continue;
+                }
+                match (&opening, round.number) {
+                    (Some(opening), 0) => self.say_open(seat, opening.clone()),
+                    _ => self.say(seat, Item::Recover(round.clone())),
                 }
             }
         }
@@ -360,8 +378,11 @@ impl<V: Ordered> Order<V> {
         }
     }
 
+    /// One that others have deposed says so to whoever has not heard of that, too.
     pub(super) fn on_lead(&mut self, from: usize, base: u64) {
-        self.led = Some((from, base));
+        if self.coordinator(self.acceptor.epoch) == from {
+            self.led = Some((from, base));
+        }
     }
 
     pub(super) fn on_chosen(&mut self, values: Vec<(u64, V)>) {

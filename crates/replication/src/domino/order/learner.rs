@@ -49,6 +49,17 @@ impl Known {
         most + self.unknown.len() < need
     }
 
+    /// Whether a value has so many votes that it may have been chosen.
+    pub(super) fn is_forced(&self, threshold: usize) -> bool {
+        self.values.iter().any(|(_, voters)| voters.len() >= threshold)
+    }
+
+    /// Who voted for a command.
+    pub(super) fn voters(&self, id: CommandId) -> ReplicaSet {
+        let voters = self.values.iter().find(|(value, _)| *value == Some(id)).map(|(_, voters)| *voters);
+        voters.unwrap_or(ReplicaSet::EMPTY)
+    }
+
     /// What a recovery proposes: a value that may have been chosen, else the command with most votes, the
     /// smallest among equals, else a no-op (`specs/domino.md` 3.5). `threshold` votes are the sign of a value
     /// that may have been chosen.
@@ -255,6 +266,15 @@ impl<V: Ordered> Order<V> {
         }
     }
 
+    /// Once more, every open position: more replicas are silent than before, and whose vote is not known is not waited for.
+    pub(super) fn evaluate_all(&mut self, effects: &mut Effects<Self>) {
+        if self.reign.is_some() {
+            for at in self.learner.open(self.tracks[0].frontier(), u64::MAX) {
+                self.evaluate(at, effects);
+            }
+        }
+    }
+
     fn decide_fast(&mut self, at: u64, value: Option<V>, effects: &mut Effects<Self>) {
         self.choose(at, value.clone());
         if self.reign.is_some()
@@ -317,16 +337,18 @@ impl<V: Ordered> Order<V> {
 
     /// A command is needed to go on.
     pub(super) fn lack(&mut self, at: u64, id: CommandId, known: &Known) {
-        let voters = known.values.iter().find(|(value, _)| *value == Some(id)).map(|(_, voters)| *voters);
-        let voters = voters.unwrap_or(ReplicaSet::EMPTY);
+        let voters = known.voters(id);
         if self.lacks.insert(at, (id, voters)).is_none() {
-            self.ask_for(at, id, voters);
+            self.ask_for(at, id, voters, 1);
         }
     }
 
-    fn ask_for(&mut self, at: u64, id: CommandId, voters: ReplicaSet) {
-        let giver = voters.iter().map(|seat| usize::from(seat.0)).find(|seat| *seat != self.me);
-        if let Some(giver) = giver {
+    /// Asks so many of those who voted for it, and who are heard.
+    fn ask_for(&mut self, at: u64, id: CommandId, voters: ReplicaSet, most: usize) {
+        let seats = voters.iter().map(|seat| usize::from(seat.0));
+        let givers: Vec<_> =
+            seats.filter(|seat| *seat != self.me && !self.suspected(*seat)).take(most).collect();
+        for giver in givers {
             self.say(giver, Item::Lack { values: vec![(at, id)] });
         }
     }
@@ -339,7 +361,7 @@ impl<V: Ordered> Order<V> {
             self.lacks.remove(at);
         });
         for (at, (id, voters)) in self.lacks.clone() {
-            self.ask_for(at, id, voters);
+            self.ask_for(at, id, voters, usize::MAX);
         }
     }
 

@@ -115,9 +115,14 @@ impl<V: Ordered> Link<V> {
 impl<V: Ordered> Order<V> {
     /// Says again what was said at `before`, unless that is on its way still.
     pub(super) fn say_again(&mut self, seat: usize, item: Item<V>, before: Instant) {
-        if seat == self.me || self.links[seat].has_delivered(before) {
+        if self.is_to_say_again(seat, before) {
             self.say(seat, item);
         }
+    }
+
+    /// Whether what was said at `before` has arrived, or was lost.
+    pub(super) fn is_to_say_again(&self, seat: usize, before: Instant) -> bool {
+        seat == self.me || self.links[seat].has_delivered(before)
     }
 
     /// Whether a question of this member is to be answered: not where the last answer of that kind is on its way still, unless

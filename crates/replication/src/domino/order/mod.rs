@@ -109,6 +109,8 @@ pub struct Order<V: Ordered> {
     campaign: Option<Box<Campaign<V>>>,
     /// The highest epoch heard of.
     seen: u32,
+    /// Who has said in this life where it stands.
+    reported: ReplicaSet,
     /// When the fast lane's frontier last moved, and where it stood.
     moved: (Instant, u64),
     /// Coordinators that lived and got nowhere.
@@ -304,10 +306,13 @@ impl<V: Ordered> Order<V> {
     fn beat(&mut self, effects: &mut Effects<Self>) {
         let now = effects.now();
         self.beats += 1;
-        self.suspects = self.contact.suspects(now);
+        let before = std::mem::replace(&mut self.suspects, self.contact.suspects(now));
         self.suspects.remove(ReplicaId(self.me as u8));
         self.tend_links(effects);
         self.ticking = true;
+        if self.suspects.iter().any(|seat| !before.contains(seat)) {
+            self.evaluate_all(effects);
+        }
         self.coordinate(effects);
         self.watch_coordinator(effects);
         self.watch_owners(effects);
@@ -355,6 +360,7 @@ impl<V: Ordered> Process for Order<V> {
             reign: None,
             campaign: None,
             seen: 0,
+            reported: ReplicaSet::EMPTY,
             moved: (Instant::ZERO, 0),
             losses: Losses::default(),
             lanes: (0..n).map(|_| Lane::default()).collect(),
@@ -394,6 +400,8 @@ impl<V: Ordered> Process for Order<V> {
         let seats = (0..self.n()).filter(|seat| *seat != self.me).map(|seat| ReplicaId(seat as u8));
         self.contact = Suspicion::watching(seats, self.parameters().suspect, now);
         self.seen = self.seen.max(self.acceptor.epoch);
+        // An earlier life may not have come to write down a reserve behind these.
+        self.clock.raise(self.acceptor.passed());
         self.moved = (now, self.tracks[0].frontier());
         self.resume_lane(now);
         for link in &mut self.links {
@@ -401,14 +409,11 @@ impl<V: Ordered> Process for Order<V> {
         }
         // The own replica is told like any other, without a link.
         self.out[self.me] = self.resync(self.me);
-        if self.coordinator(self.acceptor.epoch) == self.me {
-            if self.restarted || self.incarnation > 1 {
-                // What an earlier life proposed in this epoch is not known, so a new one is opened.
-                self.campaign(effects);
-            } else {
-                self.reign(effects);
-            }
+        // What an earlier life proposed in its epoch is not known: a new one is opened then, when others have been heard.
+        if self.coordinator(self.acceptor.epoch) == self.me && !self.restarted && self.incarnation == 1 {
+            self.reign(effects);
         }
+        self.reign_again(effects);
         self.ticking = true;
         effects.arm(Timer::Beat, self.parameters().heartbeat);
         self.advance(effects);

@@ -4,6 +4,7 @@
 
 use super::super::message::{Item, Record, Revoked, Seal};
 use super::Order;
+use super::catchup::ALL;
 use super::links::Answer;
 use crate::order::Ordered;
 use isochrone_core::{Ballot, Count, Effects, Instant, ReplicaId, Tally};
@@ -127,7 +128,7 @@ impl<V: Ordered> Order<V> {
             self.write(Record::Revoked { lane, ballot, sealed });
         }
         let frontier = self.tracks[seat + 1].frontier();
-        let decided = self.decided_between(lane + 1, first, frontier, usize::MAX).map(|(values, _)| values);
+        let decided = self.decided_between(lane + 1, first, frontier, ALL).map(|(values, _)| values);
         let known = &self.lanes[seat];
         let votes = known.votes.range(first..).map(|(at, (ballot, value))| (*at, *ballot, value.clone()));
         let noops = known.noops.runs(first..u64::MAX).map(|(run, ballot)| (run.start, run.end, *ballot));

@@ -114,3 +114,112 @@ fn what_was_voted_for_before_an_epoch_opened_is_told_as_no_vote_of_it() {
         assert!(known.values.iter().all(|(value, _)| value.is_none()), "{known:?}");
     }
 }
+
+/// Behind all that was decided in the epoch that one has opened, whatever of what it wrote down then was torn off.
+#[test]
+fn a_promise_lies_behind_the_beginning_of_the_epoch_before() {
+    let mut world = World::new(3, |_| {});
+    world.pass(1_000);
+    let ahead = world.wall() + 5_000 * MS;
+    world.act(1, |order, _| order.clock.raise(ahead));
+    world.cut = Some(2);
+    world.act(1, |order, effects| order.campaign(effects));
+    while world.orders[0].epoch() != (1, true) {
+        assert!(world.deliver_one(), "the second coordinates");
+    }
+    let begins = |record: &Record<Word>| matches!(record, Record::Opened(_));
+    let opened = world.records[0].iter().position(begins).unwrap();
+    world.records[0].truncate(opened + 1);
+    world.network.retain(|(_, from, _)| *from != process(0));
+    world.restart_one(0);
+    world.pass(200);
+    assert!(world.orders[1].frontiers()[0] > ahead, "no-ops are decided up to there");
+    world.cut = Some(1);
+    world.act(2, |order, effects| order.campaign(effects));
+    while world.orders[2].epoch() != (2, true) {
+        assert!(world.time < 10_000, "the third coordinates");
+        world.pass(10);
+    }
+    let high = |node: usize| {
+        let mut openings = world.records[node].iter().rev().filter_map(|record| match record {
+            Record::Opened(opening) => Some(opening.high),
+            _ => None,
+        });
+        openings.next().unwrap()
+    };
+    assert!(high(2) >= high(1), "{} {}", high(2), high(1));
+}
+
+/// What others do not keep any more it takes from a snapshot, which none of these worlds has: it stays behind.
+#[test]
+fn who_lags_deposes_nobody() {
+    let lagging = |down: usize| {
+        let mut world = World::new(3, |parameters| parameters.keep_commands = 4);
+        world.pass(1_000);
+        world.cut = Some(down);
+        world.pass(3_000);
+        for word in 1..=20 {
+            world.lead(1, word);
+            world.deliver();
+            world.pass(10);
+        }
+        world
+    };
+    let stands = |world: &mut World, lives: [usize; 2], epoch: u32| {
+        let suspect = world.setup.parameters.suspect.as_nanos();
+        for _ in 0..100 {
+            world.pass(100);
+            for node in lives {
+                assert_eq!(world.orders[node].epoch(), (epoch, true), "at {}", world.time);
+                assert!(world.orders[node].frontiers()[0] + suspect > world.wall(), "at {}", world.time);
+            }
+        }
+    };
+    let mut world = lagging(2);
+    world.cut = None;
+    stands(&mut world, [0, 1], 0);
+    // The one that coordinated comes back.
+    let mut world = lagging(0);
+    world.cut = None;
+    world.restart_one(0);
+    stands(&mut world, [1, 2], 1);
+}
+
+/// One that was deposed speaks again before it knows: the others go on to hear of decisions from the one in its place, and
+/// so does it.
+#[test]
+fn who_does_not_learn_for_itself_follows_the_coordinator_of_its_epoch() {
+    let mut world = World::new(3, |parameters| parameters.learners = Learners::Sole);
+    world.pass(1_000);
+    world.cut = Some(0);
+    let suspect = world.setup.parameters.suspect.as_nanos() / MS;
+    while world.orders[1].epoch() != (1, true) {
+        assert!(world.time < 1_000 + 3 * suspect, "the second coordinates");
+        world.pass(10);
+    }
+    world.cut = None;
+    world.pass(5_000);
+    let led = |node: usize| world.orders[node].led.map(|(seat, _)| seat);
+    assert_eq!([led(0), led(2)], [Some(1), Some(1)]);
+    let heartbeat = world.setup.parameters.heartbeat.as_nanos();
+    for order in &world.orders {
+        assert!(order.frontiers()[0] + 5 * heartbeat > world.wall(), "by a few heartbeats");
+    }
+}
+
+/// One has promised a later epoch to another that is gone: whoever campaigns for an earlier one is told so by what it reports.
+#[test]
+fn who_campaigns_in_an_epoch_that_is_past_does_so_in_another() {
+    let mut world = World::new(3, |_| {});
+    world.pass(1_000);
+    world.act(1, |order, effects| order.campaign(effects));
+    world.network.clear();
+    world.act(0, |order, effects| (0..3).for_each(|_| order.campaign(effects)));
+    world.carry(&[(0, 2)]);
+    world.network.clear();
+    world.cut = Some(0);
+    let suspect = world.setup.parameters.suspect.as_nanos() / MS;
+    world.pass(2 * suspect);
+    let epochs = [world.orders[1].epoch(), world.orders[2].epoch()];
+    assert!(epochs[0].1 && epochs[0] == epochs[1], "{epochs:?}");
+}

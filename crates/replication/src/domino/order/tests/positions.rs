@@ -156,3 +156,61 @@ fn clocks_that_pass_many_open_positions_settle_what_lies_between() {
         );
     });
 }
+
+/// Three of five vote for a request, the coordinator is late, and the fifth is gone: as soon as that is suspected, its vote is
+/// not waited for.
+#[test]
+fn a_position_does_not_wait_for_one_that_is_gone() {
+    let mut world = world(5, Learners::All);
+    let at = world.wall() + 30 * MS;
+    world.cut = Some(4);
+    world.propose_to([1, 2, 3], at, 7);
+    goes_on(world, &[0, 1, 2, 3], at);
+}
+
+/// Without another coordinator, when it is known who is gone.
+fn goes_on(mut world: World, lives: &[usize], at: u64) {
+    world.deliver();
+    world.pass(world.setup.parameters.suspect.as_nanos() / MS + 300);
+    for node in lives {
+        assert!(world.orders[*node].frontiers()[0] > at, "{node} stands");
+        assert_eq!(world.orders[*node].epoch(), (0, true));
+    }
+}
+
+/// The coordinator lacks a command, and the first of those who have it is gone, or the only one.
+#[test]
+fn a_command_that_is_lacking_is_asked_of_whoever_lives_and_is_not_waited_for_otherwise() {
+    for voters in [vec![1, 2], vec![1]] {
+        let mut world = world(3, Learners::All);
+        let at = world.wall() + 30 * MS;
+        world.propose_to(voters, at, 7);
+        world.deliver();
+        world.cut = Some(1);
+        goes_on(world, &[0, 2], at);
+    }
+}
+
+#[test]
+fn what_is_too_far_ahead_is_not_kept() {
+    let mut world = world(3, Learners::All);
+    let held: Vec<Held> = world.orders.iter().map(Order::held).collect();
+    let at = world.wall() + 3_600_000 * MS;
+    world.propose(at, 7);
+    assert_eq!(world.orders.iter().map(Order::held).collect::<Vec<_>>(), held);
+}
+
+/// Of a round whose end was lost with a session nobody is told again.
+#[test]
+fn rounds_that_never_end_are_forgotten() {
+    let mut world = world(3, Learners::All);
+    let at = world.orders[1].frontiers()[0] - 1_000;
+    world.act(1, |order, _| {
+        for number in 1..=1_000 {
+            let ranges = vec![(at + number - 1, at + number)];
+            order.on_recover(0, Round { epoch: 0, number, values: Vec::new(), ranges }.into());
+        }
+    });
+    world.pass(100);
+    assert!(world.orders[1].rounds.len() <= 256, "{}", world.orders[1].rounds.len());
+}
