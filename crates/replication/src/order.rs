@@ -240,6 +240,11 @@ pub trait Order:
     /// follows.
     fn hurry(&mut self, _now: Instant) {}
 
+    /// Whether reads are answered elsewhere too, where what is tentative here is not seen.
+    fn reads_elsewhere(&self) -> bool {
+        false
+    }
+
     /// The commands of a client, by its numbers, that have a place here or may get one, and are not executed. Asked
     /// seldom, so it may look at all that is open.
     fn holds(&self, _client: ClientId) -> BTreeSet<u64> {

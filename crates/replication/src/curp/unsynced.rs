@@ -99,6 +99,28 @@ impl Unsynced {
         !whole && last <= self.synced
     }
 
+    /// Something has read all of these as they were after this position, which is tentative: it is told when that is safe, and
+    /// what changes any of them meanwhile is not safe before either.
+    pub(crate) fn read(
+        &mut self,
+        position: u64,
+        keyspace: KeyspaceId,
+        visit: impl FnOnce(&mut dyn FnMut(Touch<'_>)),
+    ) {
+        visit(&mut |touch| match touch {
+            Touch::All(_) => self.barrier = self.barrier.max(position),
+            Touch::Key(key, _) => {
+                let hash = key_hash(keyspace, key);
+                let known = self.keys.entry(hash).or_default();
+                if known.touched < position {
+                    known.touched = position;
+                    // Marks ascend.
+                    self.marks.push_back((self.head, hash));
+                }
+            }
+        });
+    }
+
     /// Everything up to this position is safe.
     pub(crate) fn sync(&mut self, position: u64) {
         self.synced = self.synced.max(position);
@@ -134,6 +156,28 @@ mod tests {
 
     fn all(access: Access) -> impl FnOnce(&mut dyn FnMut(Touch<'_>)) {
         move |visit| visit(Touch::All(access))
+    }
+
+    /// T17: what it saw is not safe before position 1 is, nor is what changes any of it behind it.
+    #[test]
+    fn a_read_of_what_is_tentative_is_in_the_way_until_that_is_safe() {
+        let mut unsynced = Unsynced::default();
+        unsynced.mark(1, SPACE, key("x", Access::Write));
+        unsynced.mark(2, SPACE, key("z", Access::Write));
+        for name in ["x", "y", "y"] {
+            unsynced.read(1, SPACE, key(name, Access::Read));
+        }
+        assert_eq!(unsynced.conflict(SPACE, key("y", Access::Read)), None, "two that read");
+        assert!(!unsynced.mark(3, SPACE, key("y", Access::Write)));
+        unsynced.sync(1);
+        assert_eq!(unsynced.conflict(SPACE, key("y", Access::Read)), Some(3));
+        unsynced.sync(3);
+        assert!(unsynced.mark(4, SPACE, key("y", Access::Write)));
+        unsynced.sync(4);
+        assert_eq!(unsynced.len(), 0);
+        unsynced.mark(5, SPACE, key("x", Access::Write));
+        unsynced.read(5, SPACE, all(Access::Read));
+        assert!(!unsynced.mark(6, SPACE, key("y", Access::Write)));
     }
 
     #[test]

@@ -257,8 +257,13 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
             let run = match &place.0[place.1] {
                 Entry::Expire { .. } | Entry::Stop { .. } => None,
                 _ if full => None,
-                Entry::Read { id, below, command } => {
+                entry @ Entry::Read { id, below, command } => {
                     let _ = self.speculation.admit(*id, *below, &self.once);
+                    if self.order.reads_elsewhere() {
+                        let position = self.speculation.decided + self.speculation.ran as u64 + 1;
+                        let keyspace = self.identity.process.keyspace;
+                        self.speculation.unsynced.mark(position, keyspace, |visit| entry.visit(visit));
+                    }
                     let told = self.machine.read(command).map_or(Told::Touches, Told::Looked);
                     Some((Ran::Looked(told), false))
                 }
@@ -367,8 +372,11 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
             && !self.planted(Bug::ReadTentative)
             && let Some(position) = self.speculation.unsynced.conflict(keyspace, |visit| command.visit(visit))
         {
-            // The value is that of the last write, and safe when that is; writes that come in until then come
-            // behind this read.
+            // The value is that of the last write, and safe when that is; writes that come in until then come behind this read.
+            // One of another key of its is not to be over before that: who reads elsewhere would see neither.
+            if self.order.reads_elsewhere() && !self.planted(Bug::ForgetReadKeys) {
+                self.speculation.unsynced.read(position, keyspace, |visit| command.visit(visit));
+            }
             self.speculation.parked.park(position, (id.client, id.sequence, told));
             self.hurry(now);
             return None;

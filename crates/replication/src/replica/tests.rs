@@ -17,6 +17,8 @@ use std::sync::LazyLock;
 #[derive(Clone, Eq, PartialEq, Hash, Debug, Serialize, Deserialize)]
 pub(crate) enum Deed {
     Get(u8),
+    /// Reads two.
+    Both(u8, u8),
     /// Reads; a text that ends with an exclamation mark has had its time, and goes.
     Look(u8),
     Append(u8, char),
@@ -44,6 +46,7 @@ impl Footprint for Deed {
         let mut key = |key: &u8, access| visit(Touch::Key(&KEYS[usize::from(*key)], access));
         match self {
             Get(at) | Look(at) => key(at, Access::Read),
+            Both(one, other) => [one, other].into_iter().for_each(|at| key(at, Access::Read)),
             Append(at, _) | Delete(at) | Need(at, _) => key(at, Access::Update),
             Copy(from, to) => {
                 key(from, Access::Read);
@@ -70,6 +73,7 @@ impl StateMachine for Texts {
         let text = |texts: &Texts, at: &u8| texts.0.get(at).cloned().unwrap_or_default();
         match deed {
             Get(at) => return Ok(text(self, at)),
+            Both(one, other) => return Ok(text(self, one) + &text(self, other)),
             Look(at) => {
                 self.0.remove(at).filter(|text| !text.ends_with('!')).map(|text| self.0.insert(*at, text));
                 return Ok(text(self, at));
@@ -104,7 +108,7 @@ impl StateMachine for Texts {
     }
 
     fn reads_only(deed: &Deed) -> bool {
-        matches!(deed, Get(_) | Look(_))
+        matches!(deed, Get(_) | Both(..) | Look(_))
     }
 
     fn follows(deed: &Deed) -> bool {
@@ -114,6 +118,10 @@ impl StateMachine for Texts {
     fn read(&self, deed: &Deed) -> Option<Text> {
         match deed {
             Get(at) => Some(Ok(self.0.get(at).cloned().unwrap_or_default())),
+            Both(one, other) => {
+                let texts = [one, other].map(|at| self.0.get(at).cloned().unwrap_or_default());
+                Some(Ok(texts.concat()))
+            }
             Look(at) => {
                 let text = self.0.get(at).cloned().unwrap_or_default();
                 (!text.ends_with('!')).then_some(Ok(text))
@@ -159,6 +167,7 @@ struct Script {
     proposed: Vec<Entry<Deed>>,
     reign: u64,
     reads: bool,
+    reads_elsewhere: bool,
     hurries: u64,
     decided: u64,
     /// Here where it says nothing.
@@ -210,6 +219,9 @@ impl Order for Script {
     }
     fn may_read(&self, _: Instant) -> bool {
         self.reads
+    }
+    fn reads_elsewhere(&self) -> bool {
+        self.reads_elsewhere
     }
     fn reign(&self) -> Reign {
         Reign(self.reign, 0)
@@ -643,6 +655,26 @@ fn a_read_waits_for_what_it_saw() {
     broken.replica.order.reads = true;
     broken.run(Append(1, 'a'));
     assert_eq!(broken.run(Get(1)), [read("a")]);
+}
+
+/// Where others may read without a look at what is tentative: else one who has seen the second write in place would not find
+/// the first, which the read has seen before it.
+#[test]
+fn a_write_is_not_over_before_what_a_read_of_its_key_has_seen() {
+    // It is answered here, or has its place in the log.
+    for reads in [true, false] {
+        for reads_elsewhere in [true, false] {
+            let mut bench = Bench::new(None);
+            (bench.replica.order.reads, bench.replica.order.reads_elsewhere) = (reads, reads_elsewhere);
+            bench.run(Append(1, 'a'));
+            assert_eq!(bench.run(Both(1, 2)), []);
+            let told = bench.run(Append(2, 'b'));
+            let speculative = Told::Speculative(Ok("b".to_owned()));
+            assert_eq!(told, if reads_elsewhere { vec![] } else { vec![speculative] });
+            bench.decide(bench.tentative.len());
+            assert_eq!(bench.run(Append(2, 'c')), [Told::Speculative(Ok("bc".to_owned()))]);
+        }
+    }
 }
 
 /// T17, I5: a read that lets a key expire has its place, and whoever reads that key behind it waits for that.

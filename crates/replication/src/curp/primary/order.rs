@@ -230,6 +230,10 @@ impl<V: Ordered> order::Order for Order<V> {
     const SPECULATES: bool = true;
     const MEMBERSHIP: Membership = Membership::Own;
 
+    fn reads_elsewhere(&self) -> bool {
+        self.parameters().reads_nearby()
+    }
+
     fn takes(&self) -> Takes {
         match (self.takes_in(), &self.registry.committed) {
             (Some(_), _) => Takes::Here,
