@@ -82,15 +82,21 @@ pub(crate) enum Meaning {
 
 pub(crate) fn meaning(status: &Status) -> Meaning {
     match status.code() {
+        // One that has a source was made on this side, of an end of the connection: no node has said that.
+        _ if std::error::Error::source(status).is_some() => Meaning::Lost(told(status)),
         Code::Aborted => Meaning::TryAgain,
         Code::Unavailable
         | Code::DeadlineExceeded
         | Code::Cancelled
         | Code::Unknown
         | Code::Internal
-        | Code::DataLoss => Meaning::Lost(format!("{:?}: {}", status.code(), status.message())),
+        | Code::DataLoss => Meaning::Lost(told(status)),
         _ => Meaning::Refused(Error::refused(status)),
     }
+}
+
+fn told(status: &Status) -> String {
+    format!("{:?}: {}", status.code(), status.message())
 }
 
 /// Makes a call that may be repeated, until some node answers. The answer, the node, and the tries made so far.
@@ -130,4 +136,22 @@ pub(crate) fn within<M>(message: M, time: Duration) -> Request<M> {
     // gRPC carries eight digits; what is below a millisecond has no chance.
     request.set_timeout(time.clamp(Duration::from_millis(1), Duration::from_secs(86_400)));
     request
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    #[test]
+    fn what_no_node_has_said_says_nothing_of_an_effect() {
+        for code in [Code::ResourceExhausted, Code::PermissionDenied, Code::Aborted, Code::Unavailable] {
+            let mut status = Status::new(code, "GOAWAY");
+            let lost = matches!(meaning(&status), Meaning::Lost(_));
+            assert_eq!(lost, code == Code::Unavailable, "a node has said {code:?}");
+            status.set_source(Arc::new(std::io::Error::other("enhance your calm")));
+            let Meaning::Lost(why) = meaning(&status) else { panic!("{code:?} was made here") };
+            assert_eq!(why, format!("{code:?}: GOAWAY"));
+        }
+    }
 }

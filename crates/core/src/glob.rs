@@ -28,7 +28,7 @@ enum Token {
 /// Steps that a pattern read once may take by going back.
 const COMPILED_STEPS: usize = 1 << 12;
 /// Steps that a pattern read in place may take by going back: reading it for a search takes as long.
-const INLINE_STEPS: usize = 1 << 20;
+const INLINE_STEPS: usize = 1 << 14;
 
 impl Token {
     fn fits(&self, byte: u8) -> bool {
@@ -147,11 +147,22 @@ struct Search {
 impl Search {
     fn new(tokens: &[Token]) -> Search {
         let words = tokens.len().div_ceil(64).max(1);
-        let mut masks = vec![0; 256 * words];
+        let (mut masks, mut any) = (vec![0; 256 * words], vec![0; words]);
         for (position, token) in tokens.iter().enumerate() {
-            for byte in (0..=u8::MAX).filter(|byte| token.fits(*byte)) {
-                masks[usize::from(byte) * words + position / 64] |= 1 << (position % 64);
+            let (word, bit) = (position / 64, 1 << (position % 64));
+            match token {
+                Token::Any => any[word] |= bit,
+                Token::Byte(byte) => masks[usize::from(*byte) * words + word] |= bit,
+                Token::Class(class) => {
+                    let fits = class.iter().enumerate().filter(|(_, fits)| **fits);
+                    fits.for_each(|(byte, _)| masks[byte * words + word] |= bit);
+                }
+                // They are taken apart before.
+                Token::Star => {}
             }
+        }
+        for of_byte in masks.chunks_exact_mut(words) {
+            of_byte.iter_mut().zip(&any).for_each(|(mask, any)| *mask |= any);
         }
         Search { length: tokens.len(), words, masks }
     }

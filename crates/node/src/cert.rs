@@ -43,11 +43,20 @@ pub enum AuthorityError {
     Apart,
 }
 
-/// Whether what this authority signs will be believed by whoever has its certificate.
+/// The end of a certificate.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct End {
+    /// Seconds since 1970.
+    pub at: i64,
+    /// The day, as in 2036-12-31.
+    pub date: String,
+}
+
+/// Whether what this authority signs will be believed by whoever has its certificate: until it ends.
 ///
 /// # Errors
 /// One of the two is none, or they do not belong together.
-pub fn check(authority: &Issued) -> Result<(), AuthorityError> {
+pub fn check(authority: &Issued) -> Result<End, AuthorityError> {
     let none = |cause: &dyn std::fmt::Display| AuthorityError::Certificate(cause.to_string());
     let key = KeyPair::from_pem(&authority.key).map_err(|error| AuthorityError::Key(error.to_string()))?;
     let certificate =
@@ -56,7 +65,8 @@ pub fn check(authority: &Issued) -> Result<(), AuthorityError> {
     if parsed.public_key().subject_public_key.data.as_ref() != key.public_key_raw() {
         return Err(AuthorityError::Apart);
     }
-    Ok(())
+    let end = parsed.validity().not_after;
+    Ok(End { at: end.timestamp(), date: end.to_datetime().date().to_string() })
 }
 
 /// Makes an authority for a cluster, good for so many days.

@@ -1,8 +1,8 @@
 //! Certificates that are renewed while the node runs, and the warning that they run out (`trust.md` S1).
 //!
 //! A thread looks at the files now and then. When they have changed and fit together, new connections use what
-//! they hold; those that stand go on. Files that do not fit together, as in the middle of being replaced, change
-//! nothing: what was loaded last stays in use.
+//! they hold; those that stand go on. Files that do not fit together, as in the middle of being replaced, or cannot
+//! be read, change nothing: what was loaded last stays in use, and they are tried again with every look.
 
 use crate::security::{self, PeerTls, SecurityError};
 use isochrone_core::deployment::{PeerIdentity, ServerIdentity};
@@ -55,6 +55,9 @@ impl Expiries {
     }
 }
 
+/// What tells whether one of the files was replaced: when each was changed, and how long it is.
+pub(crate) type Marks = Vec<Option<(SystemTime, u64)>>;
+
 /// The thread that looks; it ends with this.
 pub(crate) struct Watch {
     renewed: Receiver<Loaded>,
@@ -68,13 +71,13 @@ impl Files {
         peer.chain(self.client.iter().flat_map(|files| [&files.cert, &files.key]))
     }
 
-    /// What tells whether any of them was replaced.
-    fn print(&self) -> Vec<Option<(SystemTime, u64)>> {
-        let print = |path: &PathBuf| {
+    /// As they are now. Taken before they are read: what is replaced meanwhile is found to have changed.
+    pub fn marks(&self) -> Marks {
+        let mark = |path: &PathBuf| {
             let data = std::fs::metadata(path).ok()?;
             Some((data.modified().ok()?, data.len()))
         };
-        self.paths().map(print).collect()
+        self.paths().map(mark).collect()
     }
 
     /// Reads them all.
@@ -98,16 +101,54 @@ impl Files {
     }
 }
 
+/// What the thread knows of the files.
+struct Look {
+    files: Files,
+    /// Of what is in use.
+    known: Marks,
+    /// Of what was last said not to fit.
+    unfit: Option<Marks>,
+}
+
+impl Look {
+    /// What the files hold, where that is something else than what is in use, and fits together.
+    fn again(&mut self) -> Option<Loaded> {
+        let marks = self.files.marks();
+        if marks == self.known {
+            return None;
+        }
+        match self.files.load() {
+            Ok(loaded) => {
+                (self.known, self.unfit) = (marks, None);
+                Some(loaded)
+            }
+            Err(error) => {
+                if self.unfit.as_ref() != Some(&marks) {
+                    tracing::warn!(%error, "the certificates have changed and do not fit together; the old ones stay in use");
+                    self.unfit = Some(marks);
+                }
+                None
+            }
+        }
+    }
+}
+
 impl Watch {
-    /// Begins to look at files that were loaded already.
+    /// Begins to look at files that were loaded already, after these marks of them were taken.
     ///
     /// # Errors
     /// The operating system gave no thread.
-    pub fn start(files: Files, expiries: Expiries, waker: Arc<Waker>) -> std::io::Result<Watch> {
+    pub fn start(
+        files: Files,
+        known: Marks,
+        expiries: Expiries,
+        waker: Arc<Waker>,
+    ) -> std::io::Result<Watch> {
         let (news, renewed) = channel();
         let (alive, ended) = channel::<()>();
         std::thread::Builder::new().name("certificates".into()).spawn(move || {
-            let (mut known, mut expiries, mut warned) = (files.print(), expiries, 0);
+            let mut look = Look { files, known, unfit: None };
+            let (mut expiries, mut warned) = (expiries, 0);
             loop {
                 let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
                 if now >= warned + DAY {
@@ -118,25 +159,14 @@ impl Watch {
                     Err(std::sync::mpsc::RecvTimeoutError::Timeout) => {}
                     _ => return,
                 }
-                let print = files.print();
-                if print == known {
-                    continue;
+                let Some(loaded) = look.again() else { continue };
+                (expiries, warned) = (loaded.expiries, 0);
+                tracing::info!("the certificates have changed; new connections use the new ones");
+                if news.send(loaded).is_err() {
+                    return;
                 }
-                known = print;
-                match files.load() {
-                    Ok(loaded) => {
-                        (expiries, warned) = (loaded.expiries, 0);
-                        tracing::info!("the certificates have changed; new connections use the new ones");
-                        if news.send(loaded).is_err() {
-                            return;
-                        }
-                        // A poll that is gone needs no waking.
-                        let _ = waker.wake();
-                    }
-                    Err(error) => {
-                        tracing::warn!(%error, "the certificates have changed and do not fit together; the old ones stay in use");
-                    }
-                }
+                // A poll that is gone needs no waking.
+                let _ = waker.wake();
             }
         })?;
         Ok(Watch { renewed, _alive: alive })
@@ -180,24 +210,78 @@ mod tests {
     use super::*;
     use crate::cert;
 
+    fn issue(days: u32) -> cert::Issued {
+        let authority = cert::authority("test", 90).unwrap();
+        cert::server(&authority, "test", "server", vec!["localhost".to_owned()], days).unwrap()
+    }
+
+    /// A certificate for a week and its key, and where they lie.
+    fn issued_in(directory: &Path) -> (Files, PathBuf, PathBuf) {
+        let issued = issue(7);
+        let (cert, key) = (directory.join("server.pem"), directory.join("server.key"));
+        std::fs::write(&cert, &issued.certificate).unwrap();
+        std::fs::write(&key, &issued.key).unwrap();
+        let client = Some(ServerIdentity { cert: cert.clone(), key: key.clone() });
+        (Files { peer: None, client }, cert, key)
+    }
+
+    fn days_left(expiries: Expiries) -> Vec<(&'static str, u64)> {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+        expiries.named().map(|(name, at)| (name, (at - now).div_ceil(DAY))).collect()
+    }
+
+    /// Replaces a file, at such a second.
+    fn replace(path: &Path, text: &[u8], second: u64) {
+        std::fs::write(path, text).unwrap();
+        let file = std::fs::File::options().write(true).open(path).unwrap();
+        file.set_modified(UNIX_EPOCH + Duration::from_secs(second)).unwrap();
+    }
+
+    #[test]
+    fn what_is_replaced_while_the_node_starts_is_taken_up() {
+        let directory = tempfile::tempdir().unwrap();
+        let (files, cert, key) = issued_in(directory.path());
+        let known = files.marks();
+        files.load().unwrap();
+        let renewed = issue(30);
+        replace(&cert, renewed.certificate.as_bytes(), 1_000);
+        replace(&key, renewed.key.as_bytes(), 1_000);
+        let mut look = Look { files, known, unfit: None };
+        let loaded = look.again().expect("they have changed");
+        assert_eq!(days_left(loaded.expiries), [("client", 30)]);
+        assert!(look.again().is_none(), "they are in use");
+    }
+
+    #[test]
+    fn what_does_not_fit_is_tried_again_until_it_does() {
+        let directory = tempfile::tempdir().unwrap();
+        let (files, cert, key) = issued_in(directory.path());
+        let mut look = Look { known: files.marks(), files, unfit: None };
+        let renewed = issue(30);
+        replace(&cert, renewed.certificate.as_bytes(), 1_000);
+        assert!(look.again().is_none(), "the key is that of the old one");
+        replace(&key, &vec![b'x'; renewed.key.len()], 1_000);
+        let unfit = look.files.marks();
+        for _ in 0..2 {
+            assert!(look.again().is_none());
+            assert_eq!(look.unfit.as_ref(), Some(&unfit));
+        }
+        // Nothing but their bytes tells that they have changed.
+        replace(&key, renewed.key.as_bytes(), 1_000);
+        assert_eq!(look.files.marks(), unfit);
+        assert!(look.again().is_some());
+        assert!(look.unfit.is_none() && look.again().is_none());
+    }
+
     #[test]
     fn files_say_when_they_run_out() {
         let directory = tempfile::tempdir().unwrap();
-        let authority = cert::authority("test", 90).unwrap();
-        let issued = cert::server(&authority, "test", "server", vec!["localhost".to_owned()], 7).unwrap();
-        let (cert, key) = (directory.path().join("server.pem"), directory.path().join("server.key"));
-        std::fs::write(&cert, &issued.certificate).unwrap();
-        std::fs::write(&key, &issued.key).unwrap();
-        let files =
-            Files { peer: None, client: Some(ServerIdentity { cert: cert.clone(), key: key.clone() }) };
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
-        let expiries = files.load().unwrap().expiries;
-        let left: Vec<_> = expiries.named().map(|(name, at)| (name, (at - now).div_ceil(DAY))).collect();
-        assert_eq!(left, [("client", 7)]);
+        let (files, cert, key) = issued_in(directory.path());
+        assert_eq!(days_left(files.load().unwrap().expiries), [("client", 7)]);
 
-        let print = files.print();
+        let marks = files.marks();
         std::fs::write(&key, "no key").unwrap();
-        assert_ne!(files.print(), print, "a replaced file shows");
+        assert_ne!(files.marks(), marks, "a replaced file shows");
         let error = files.load().err().unwrap().to_string();
         assert!(error.contains("server.key: cannot read the private key"), "{error}");
         std::fs::write(&cert, "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n").unwrap();

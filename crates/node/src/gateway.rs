@@ -330,7 +330,7 @@ pub struct NodeView {
     pub commands_per_second: u64,
     /// Bytes in the journal.
     pub journal_bytes: u64,
-    /// Median of the last journal syncs, microseconds.
+    /// Mean of the journal's syncs in the last second that had any, microseconds.
     pub sync_micros: u64,
     /// Peers with a live link, and how many there are in all.
     pub peers_connected: (u32, u32),

@@ -31,8 +31,11 @@ const ANNOUNCED_MAX: usize = 1000;
 /// And how long such a key may be, bytes: who waits for a longer one finds out by looking.
 const ANNOUNCED_BYTES: usize = 4 << 10;
 
-/// Messages that wait to be handed over, at most; beyond that nothing is published.
+/// Messages that wait to be handed over, at most; beyond that nothing is published. Nor is what is for more subscriptions.
 const MAIL_MAX: usize = 1 << 20;
+/// Different patterns on a node, and their bytes, at most: what anybody publishes is tried on each.
+const PATTERNS_MAX: usize = 1 << 15;
+const PATTERN_BYTES_MAX: usize = 1 << 20;
 /// What is told in one round of the loop at most, so that heartbeats do not wait behind it.
 const MAIL_PER_ROUND: usize = 20_000;
 
@@ -86,11 +89,10 @@ pub enum Notice {
     Seen(Option<Blob>),
     /// A key that it waits for was given something.
     Filled,
-    /// CLIENT UNBLOCK: it is to wait no longer, and is told so with an error or as by a time-out.
-    Unblock {
-        /// With an error.
-        error: bool,
-    },
+    /// It is to wait no longer ([`Hub::unblocked`]).
+    Unblock,
+    /// It has done so much in one round that it goes on in this one.
+    GoOn,
 }
 
 /// See the module.
@@ -98,6 +100,7 @@ pub enum Notice {
 pub struct Hub {
     channels: BTreeMap<Blob, BTreeSet<u64>>,
     patterns: BTreeMap<Blob, BTreeSet<u64>>,
+    pattern_bytes: usize,
     members: BTreeMap<u64, Member>,
     /// The connections that wait for a key, the one that has waited longest first.
     waiting: BTreeMap<(KeyspaceId, Blob), VecDeque<u64>>,
@@ -108,6 +111,8 @@ pub struct Hub {
     /// When it is looked again which of them are not believed any more.
     remote_look: Instant,
     mail: VecDeque<(u64, Notice)>,
+    /// Who gets the message that is just published, and by which pattern: kept for its memory.
+    receivers: Vec<(u64, Option<Blob>)>,
     /// The scripts that this node was sent.
     pub scripts: Scripts,
     /// The commands that took long.
@@ -133,6 +138,8 @@ struct Member {
     waits: BTreeMap<(KeyspaceId, Blob), Told>,
     /// It waits for copies.
     syncs: bool,
+    /// CLIENT UNBLOCK has ended this wait: with an error, or as a time-out does.
+    unblocked: Option<bool>,
 }
 
 /// How many elements a connection was told of at a key that it waits for, and has not said what became of them: who is told
@@ -145,14 +152,15 @@ struct Told {
     before: usize,
 }
 
-/// Takes a connection out of those that a name has; a name without any goes.
-fn strike(all: &mut BTreeMap<Blob, BTreeSet<u64>>, name: &Blob, connection: u64) {
-    if let Some(others) = all.get_mut(name) {
-        others.remove(&connection);
-        if others.is_empty() {
-            all.remove(name);
-        }
+/// Takes a connection out of those that a name has; a name without any goes, and how many bytes go with it.
+fn strike(all: &mut BTreeMap<Blob, BTreeSet<u64>>, name: &Blob, connection: u64) -> usize {
+    let Some(others) = all.get_mut(name) else { return 0 };
+    others.remove(&connection);
+    if !others.is_empty() {
+        return 0;
     }
+    all.remove(name);
+    name.len()
 }
 
 impl Member {
@@ -185,7 +193,32 @@ impl Hub {
         if own.insert(name.clone()) {
             *bytes += name.len();
         }
-        all.entry(name.clone()).or_default().insert(connection);
+        let members = all.entry(name.clone()).or_default();
+        if topic == Topic::Pattern && members.is_empty() {
+            self.pattern_bytes += name.len();
+        }
+        members.insert(connection);
+    }
+
+    /// Whether there is room on this node for these patterns too.
+    pub fn has_room_for(&self, patterns: &[Blob]) -> bool {
+        let fresh = patterns.iter().filter(|pattern| !self.patterns.contains_key(*pattern));
+        let (count, bytes) = fresh.fold((0, 0), |(count, bytes), pattern| (count + 1, bytes + pattern.len()));
+        count == 0
+            || self.patterns.len() + count <= PATTERNS_MAX && self.pattern_bytes + bytes <= PATTERN_BYTES_MAX
+    }
+
+    /// About how many steps it takes to find out who gets what is published on a channel.
+    pub fn steps_to_publish(&self, channel: &[u8]) -> usize {
+        // What is looked for in long names is so 64 places at a time.
+        self.patterns.len()
+            + self.subscribers(channel)
+            + self.pattern_bytes.saturating_mul(channel.len()) / 64
+    }
+
+    /// How many messages and other notices wait to be handed over.
+    pub fn mail(&self) -> usize {
+        self.mail.len()
     }
 
     /// Ends a subscription, if there is one.
@@ -198,7 +231,10 @@ impl Hub {
         if own.remove(name) {
             *bytes -= name.len();
         }
-        strike(all, name, connection);
+        let struck = strike(all, name, connection);
+        if topic == Topic::Pattern {
+            self.pattern_bytes -= struck;
+        }
         self.forget_idle(connection);
     }
 
@@ -225,7 +261,7 @@ impl Hub {
     }
 
     /// The channels that somebody here has subscribed to by name, with how many have.
-    pub fn channels(&self) -> impl Iterator<Item = (&Blob, usize)> {
+    pub fn channels(&self) -> impl ExactSizeIterator<Item = (&Blob, usize)> {
         self.channels.iter().map(|(name, members)| (name, members.len()))
     }
 
@@ -240,32 +276,40 @@ impl Hub {
     }
 
     /// Publishes a message here and on the other nodes. How many subscriptions here get it; `None` where
-    /// too many messages are on their way already.
+    /// too many messages are on their way already, or would be.
     pub fn publish(&mut self, channel: Blob, payload: Blob) -> Option<usize> {
+        let mut receivers = self.receivers(&channel)?;
+        let count = receivers.len();
+        self.tell(News::Published { channel: channel.clone(), payload: payload.clone() });
+        self.deliver(&mut receivers, &channel, &payload);
+        self.receivers = receivers;
+        Some(count)
+    }
+
+    /// The subscriptions that get a message of this channel.
+    fn receivers(&mut self, channel: &Blob) -> Option<Vec<(u64, Option<Blob>)>> {
         if self.mail.len() >= MAIL_MAX {
             return None;
         }
-        self.tell(News::Published { channel: channel.clone(), payload: payload.clone() });
-        Some(self.deliver(&channel, &payload))
-    }
-
-    fn deliver(&mut self, channel: &Blob, payload: &Blob) -> usize {
-        let before = self.mail.len();
-        for connection in self.channels.get(channel).into_iter().flatten() {
-            let notice =
-                Notice::Message { pattern: None, channel: channel.clone(), payload: payload.clone() };
-            self.mail.push_back((*connection, notice));
-        }
+        let mut receivers = std::mem::take(&mut self.receivers);
+        let subscribed = self.channels.get(channel).into_iter().flatten();
+        receivers.extend(subscribed.map(|connection| (*connection, None)));
         for (pattern, connections) in &self.patterns {
             if isochrone_core::glob::fits(pattern, channel) {
-                for connection in connections {
-                    let (channel, payload) = (channel.clone(), payload.clone());
-                    let notice = Notice::Message { pattern: Some(pattern.clone()), channel, payload };
-                    self.mail.push_back((*connection, notice));
-                }
+                receivers.extend(connections.iter().map(|connection| (*connection, Some(pattern.clone()))));
+            }
+            if receivers.len() > MAIL_MAX {
+                return None;
             }
         }
-        self.mail.len() - before
+        Some(receivers)
+    }
+
+    fn deliver(&mut self, receivers: &mut Vec<(u64, Option<Blob>)>, channel: &Blob, payload: &Blob) {
+        self.mail.extend(receivers.drain(..).map(|(connection, pattern)| {
+            let (channel, payload) = (channel.clone(), payload.clone());
+            (connection, Notice::Message { pattern, channel, payload })
+        }));
     }
 
     /// The messages that are on their way to a connection, which are not on their way any more.
@@ -299,7 +343,7 @@ impl Hub {
     /// It waits no longer. What it was told of and has not taken is for those behind it.
     pub fn unwait(&mut self, connection: u64) {
         let Some(member) = self.members.get_mut(&connection) else { return };
-        member.syncs = false;
+        (member.syncs, member.unblocked) = (false, None);
         for (place, told) in std::mem::take(&mut member.waits) {
             let Some(queue) = self.waiting.get_mut(&place) else { continue };
             let at = queue.iter().position(|other| *other == connection);
@@ -430,14 +474,24 @@ impl Hub {
         }
     }
 
-    /// Tells one connection something.
-    pub fn notify(&mut self, connection: u64, notice: Notice) {
-        self.mail.push_back((connection, notice));
+    /// CLIENT UNBLOCK: a connection is to wait no longer, and hears so with an error or as by a time-out. Whether that is
+    /// new to one that waits.
+    pub fn unblock(&mut self, connection: u64, error: bool) -> bool {
+        let waits = |member: &&mut Member| member.waits() && member.unblocked.is_none();
+        let Some(member) = self.members.get_mut(&connection).filter(waits) else { return false };
+        member.unblocked = Some(error);
+        self.mail.push_back((connection, Notice::Unblock));
+        true
     }
 
-    /// Whether CLIENT UNBLOCK has ended what it waits for, which it has not heard of yet.
-    pub fn is_unblocked(&self, connection: u64) -> bool {
-        self.mail.iter().any(|(to, notice)| *to == connection && matches!(notice, Notice::Unblock { .. }))
+    /// A connection has done enough for this round, and goes on in the next.
+    pub fn put_off(&mut self, connection: u64) {
+        self.mail.push_back((connection, Notice::GoOn));
+    }
+
+    /// Whether what it waits for was ended so, and how: not what it waited for when the notice of that was sent.
+    pub fn unblocked(&self, connection: u64) -> Option<bool> {
+        self.members.get(&connection)?.unblocked
     }
 
     /// A connection is told from now on what this node is asked; whether that is new.
@@ -494,10 +548,11 @@ impl Hub {
         self.unwait(connection);
         self.monitors.remove(&connection);
         let Some(member) = self.members.remove(&connection) else { return };
-        for (all, names) in [(&mut self.channels, member.channels), (&mut self.patterns, member.patterns)] {
-            for name in names {
-                strike(all, &name, connection);
-            }
+        for name in member.channels {
+            strike(&mut self.channels, &name, connection);
+        }
+        for name in member.patterns {
+            self.pattern_bytes -= strike(&mut self.patterns, &name, connection);
         }
     }
 
@@ -506,8 +561,9 @@ impl Hub {
         self.tick(now);
         match news {
             News::Published { channel, payload } => {
-                if self.mail.len() < MAIL_MAX {
-                    self.deliver(&channel, &payload);
+                if let Some(mut receivers) = self.receivers(&channel) {
+                    self.deliver(&mut receivers, &channel, &payload);
+                    self.receivers = receivers;
                 }
             }
             News::Waiting { keyspace, keys } => {
@@ -621,6 +677,29 @@ mod tests {
             hub.publish("c".into(), message);
         }
         assert_eq!(hub.take_news().len(), 1);
+    }
+
+    #[test]
+    fn what_is_published_is_tried_on_so_many_patterns_and_told_to_so_many() {
+        let mut hub = Hub::default();
+        let stars = |count: usize| Blob::from(vec![b'*'; count]);
+        for pattern in 1..=1_025 {
+            (0..1_024).for_each(|connection| hub.subscribe(connection, Topic::Pattern, &stars(pattern)));
+        }
+        assert_eq!(hub.publish("c".into(), "m".into()), None, "too many");
+        assert!(!hub.has_mail() && hub.take_news().is_empty(), "nobody is told");
+        (0..1_024).for_each(|connection| hub.unsubscribe(connection, Topic::Pattern, &stars(1)));
+        assert_eq!(hub.publish("c".into(), "m".into()), Some(MAIL_MAX));
+        let bytes: usize = (2..=1_025).sum();
+        let left = PATTERN_BYTES_MAX - bytes;
+        let large = |bytes| vec![Blob::from(vec![b'x'; bytes])];
+        assert!(hub.has_room_for(&large(left)) && !hub.has_room_for(&large(left + 1)));
+        assert!(hub.has_room_for(&vec![stars(7); 1 << 20]), "these are there");
+        assert!(!hub.has_room_for(
+            &(0..=PATTERNS_MAX).map(|n| n.to_string().into_bytes().into()).collect::<Vec<_>>()
+        ));
+        (0..1_024).for_each(|connection| hub.leave(connection));
+        assert_eq!((hub.patterns(), hub.pattern_bytes), (0, 0));
     }
 
     #[test]

@@ -24,7 +24,7 @@ pub struct Limits {
     pub frame_bytes: usize,
     /// Bytes of records that wait for the disk; beyond it clients are not read.
     pub journal_queue_bytes: usize,
-    /// Peer connections that have not finished their handshake; more are closed at once.
+    /// Connections to the peer port that have not greeted; where one more comes, the oldest is closed.
     pub handshakes: usize,
     /// How long a handshake may take.
     pub handshake_time: Span,
@@ -34,7 +34,8 @@ pub struct Limits {
     pub login_output_bytes: usize,
     /// Before login: how long, beside the time for which a password waits to be checked.
     pub login_time: Span,
-    /// Before login: commands.
+    /// Before login: commands. Of a gRPC connection, calls that may wait to be told whether they have logged in; more share as
+    /// many places as `requests` with those of the other connections.
     pub login_commands: usize,
     /// Passwords of gRPC calls from one network that may wait to be checked; each costs tens of milliseconds of one
     /// core. More are told to come again. Redis clients, which ask for one thing at a time, just wait.

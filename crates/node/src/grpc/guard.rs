@@ -20,7 +20,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tonic::body::Body;
 use tonic::codegen::{Service, http};
 use tonic::{Code, Status};
@@ -49,13 +49,57 @@ impl Known {
     }
 }
 
+/// Places of calls under way. Those that have shown what nobody has logged in with yet have places of their own: however
+/// many they are, they keep nobody out who has.
+#[derive(Clone)]
+struct Room {
+    users: Arc<Semaphore>,
+    /// Shared by all connections, beside the few that each has of its own.
+    strangers: Arc<Semaphore>,
+    most: usize,
+}
+
+/// Where a call stands.
+enum Place {
+    User(OwnedSemaphorePermit),
+    Stranger(OwnedSemaphorePermit),
+}
+
+impl Room {
+    fn new(most: usize) -> Room {
+        let most = most.min(Semaphore::MAX_PERMITS);
+        let places = || Arc::new(Semaphore::new(most));
+        Room { users: places(), strangers: places(), most }
+    }
+
+    fn user(&self, metrics: &NodeMetrics) -> Result<OwnedSemaphorePermit, Status> {
+        Arc::clone(&self.users).try_acquire_owned().map_err(|_| {
+            metrics.grpc.limited("in_flight");
+            let text = format!("{} calls are under way at this node; send fewer at once", self.most);
+            Status::resource_exhausted(text)
+        })
+    }
+
+    /// One of this connection's own, which no other can take, or else one of those that all share.
+    fn stranger(&self, peer: Option<&Peer>, metrics: &NodeMetrics) -> Result<OwnedSemaphorePermit, Status> {
+        if let Some(own) = peer.and_then(Peer::place) {
+            return Ok(own);
+        }
+        Arc::clone(&self.strangers).try_acquire_owned().map_err(|_| {
+            metrics.grpc.limited("login_commands");
+            let text = "too many calls wait to be told whether they have logged in; send one, and the others once it \
+                        is answered";
+            Status::resource_exhausted(text)
+        })
+    }
+}
+
 /// Stands before the service `S`.
 #[derive(Clone)]
 pub(super) struct Guard<S> {
     inner: S,
     line: Line,
-    room: Arc<Semaphore>,
-    most: usize,
+    room: Room,
     /// Bytes of answers that a connection may leave unread before it is asked to read them.
     output: usize,
     known: Arc<Known>,
@@ -63,7 +107,8 @@ pub(super) struct Guard<S> {
 }
 
 impl<S> Guard<S> {
-    /// `most` calls may be under way at once, and a connection may have `output` bytes unread when it asks; users are remembered under this key.
+    /// `most` calls may be under way at once, and as many may wait to be told whether they have logged in; a connection may have
+    /// `output` bytes unread when it asks; users are remembered under this key.
     pub(super) fn new(
         inner: S,
         line: Line,
@@ -71,9 +116,8 @@ impl<S> Guard<S> {
         key: hmac::Key,
         metrics: Arc<NodeMetrics>,
     ) -> Guard<S> {
-        let most = most.min(Semaphore::MAX_PERMITS);
         let known = Arc::new(Known { key, users: Mutex::default() });
-        Guard { inner, line, room: Arc::new(Semaphore::new(most)), most, output, known, metrics }
+        Guard { inner, line, room: Room::new(most), output, known, metrics }
     }
 }
 
@@ -122,24 +166,42 @@ where
             running.outcome = word(status.code());
             Ok(status.into_http())
         };
-        let Ok(permit) = Arc::clone(&self.room).try_acquire_owned() else {
-            self.metrics.grpc.limited("in_flight");
-            let text = format!("{} calls are under way at this node; send fewer at once", self.most);
-            let response = refused(&mut running, Status::resource_exhausted(text));
-            return Box::pin(std::future::ready(response));
+        let peer = request.extensions().get::<Peer>().cloned();
+        let shown = request.headers().get(http::header::AUTHORIZATION).cloned();
+        let bytes = shown.as_ref().map(http::HeaderValue::as_bytes);
+        let print = security::print(&self.known.key, bytes.unwrap_or_default());
+        let place = if self.known.users().contains_key(&print) {
+            self.room.user(&self.metrics).map(Place::User)
+        } else {
+            self.room.stranger(peer.as_ref(), &self.metrics).map(Place::Stranger)
+        };
+        let place = match place {
+            Ok(place) => place,
+            Err(status) => {
+                let response = refused(&mut running, status);
+                return Box::pin(std::future::ready(response));
+            }
         };
         // The one that was asked whether it is ready is the one that is called.
         let fresh = self.inner.clone();
         let mut inner = std::mem::replace(&mut self.inner, fresh);
         let (line, known, output) = (self.line.clone(), Arc::clone(&self.known), self.output);
-        let peer = request.extensions().get::<Peer>().cloned();
-        let shown = request.headers().get(http::header::AUTHORIZATION).cloned();
+        let room = self.room.clone();
         Box::pin(async move {
-            let _permit = permit;
-            match who(peer.as_ref(), shown.as_ref(), &line, &known).await {
+            match who(peer.as_ref(), shown.as_ref(), print, &line, &known).await {
                 Ok(user) => drop(request.extensions_mut().insert(User(user))),
                 Err(refusal) => return refused(&mut running, status(refusal)),
             }
+            let _place = match place {
+                Place::User(place) => place,
+                Place::Stranger(place) => {
+                    drop(place);
+                    match room.user(&running.metrics) {
+                        Ok(place) => place,
+                        Err(status) => return refused(&mut running, status),
+                    }
+                }
+            };
             if peer.as_ref().is_some_and(|peer| peer.unread() > output) {
                 running.metrics.grpc.limited("output");
                 let text = "this connection has not read what it was answered; read it first, or use another";
@@ -221,16 +283,16 @@ fn word(code: Code) -> &'static str {
     }
 }
 
-/// Who asks.
+/// Who asks, and has shown this, which has this print.
 async fn who(
     peer: Option<&Peer>,
     shown: Option<&http::HeaderValue>,
+    print: Print,
     line: &Line,
     known: &Known,
 ) -> Result<Arc<str>, Refusal> {
     let _asking = peer.map(Peer::asks);
     let shown = shown.map(http::HeaderValue::as_bytes);
-    let print = security::print(&known.key, shown.unwrap_or_default());
     let remembered = known.users().get(&print).cloned();
     let user = match remembered {
         Some((user, since)) if since.elapsed() < REMEMBERED => user,

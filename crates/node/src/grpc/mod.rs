@@ -94,10 +94,9 @@ async fn serve(listener: TcpListener, state: Arc<State>, stopped: oneshot::Recei
     let _ = tokio::time::timeout(FAREWELL, server).await;
 }
 
-/// Takes connections in, as many as there may be.
+/// Takes connections in, as many as there may be, those in the handshake of TLS among them.
 async fn accept(listener: TcpListener, state: Arc<State>, accepted: mpsc::Sender<std::io::Result<Socket>>) {
     let connections = Arc::new(Semaphore::new(state.limits.clients.min(Semaphore::MAX_PERMITS)));
-    let handshakes = Arc::new(Semaphore::new(state.limits.handshakes));
     let grace = Duration::from_nanos(state.limits.login_time.as_nanos());
     let handshake_time = Duration::from_nanos(state.limits.handshake_time.as_nanos());
     let metrics = &state.metrics.grpc;
@@ -116,22 +115,17 @@ async fn accept(listener: TcpListener, state: Arc<State>, accepted: mpsc::Sender
         };
         let _ = stream.set_nodelay(true);
         let seat = socket::Seat::new(permit, Arc::clone(&state.metrics));
-        let peer = Peer::new(address.ip());
+        let peer = Peer::new(address.ip(), state.limits.login_commands);
         let Some(tls) = &state.tls else {
             if accepted.send(Ok(Socket::plain(stream, peer, grace, seat))).await.is_err() {
                 return;
             }
             continue;
         };
-        let Ok(handshake) = Arc::clone(&handshakes).try_acquire_owned() else {
-            metrics.limited("handshakes");
-            continue;
-        };
         let tls = speaks_http2(&tls.lock().unwrap_or_else(PoisonError::into_inner));
         let accepted = accepted.clone();
         tokio::spawn(async move {
             let done = tokio::time::timeout(handshake_time, shake(tls, stream)).await;
-            drop(handshake);
             match done {
                 Ok(Ok(stream)) => {
                     // The server has ended where nobody takes it.

@@ -12,7 +12,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
-use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, Sleep};
 use tokio_rustls::server::TlsStream;
 use tonic::transport::server::Connected;
@@ -26,6 +26,8 @@ pub(super) struct Peer {
     pub(super) known: Arc<AtomicBool>,
     /// Calls on it that wait to be told whether they have logged in.
     asking: Arc<AtomicUsize>,
+    /// Places of its own for calls that nobody has logged in for yet.
+    places: Arc<Semaphore>,
     /// What it was answered and has not taken yet.
     unread: Arc<Unread>,
     /// As the loop knows it.
@@ -33,11 +35,13 @@ pub(super) struct Peer {
 }
 
 impl Peer {
-    pub(super) fn new(address: IpAddr) -> Peer {
+    /// So many of its calls may wait to be told whether they have logged in, whatever others do.
+    pub(super) fn new(address: IpAddr, places: usize) -> Peer {
         Peer {
             address,
             known: Arc::default(),
             asking: Arc::default(),
+            places: Arc::new(Semaphore::new(places)),
             unread: Arc::default(),
             connection: Connection::default(),
         }
@@ -55,6 +59,11 @@ impl Peer {
             self.unread.flooded.store(true, Relaxed);
         }
         Answered { unread: Arc::clone(&self.unread), bytes }
+    }
+
+    /// A place of its own for a call that nobody has logged in for yet, if there is one.
+    pub(super) fn place(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.places).try_acquire_owned().ok()
     }
 
     /// A call on it waits to be told whether it has logged in, for as long as this is held.

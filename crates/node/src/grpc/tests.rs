@@ -3,6 +3,7 @@
 use super::guard::credentials;
 use super::{State, start};
 use crate::background::Background;
+use crate::cert;
 use crate::gateway::Abort;
 use crate::limits::Limits;
 use crate::metrics::NodeMetrics;
@@ -10,9 +11,12 @@ use crate::reactor::calls::{Answer, Ask, Call, Connection, Line, Refusal, Said, 
 use isochrone_core::Blob;
 use isochrone_proto::v1::isochrone_client::IsochroneClient;
 use isochrone_proto::v1::{self, begin_response, commit_response};
+use rustls::ServerConfig;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
 use std::net::TcpListener;
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::{Arc, Mutex};
 use std::task::Poll;
 use std::time::Duration;
 use tonic::transport::{Channel, Endpoint};
@@ -41,6 +45,14 @@ fn served(
     limits: Limits,
     answer: impl Fn(Ask) -> Option<Answer> + Send + 'static,
 ) -> (Background, Arc<NodeMetrics>, String) {
+    served_with(None, limits, answer)
+}
+
+fn served_with(
+    tls: Option<Arc<ServerConfig>>,
+    limits: Limits,
+    answer: impl Fn(Ask) -> Option<Answer> + Send + 'static,
+) -> (Background, Arc<NodeMetrics>, String) {
     let waker = Arc::new(mio::Waker::new(mio::Poll::new().unwrap().registry(), mio::Token(0)).unwrap());
     let (line, calls): (Line, Receiver<Call>) = Line::new(waker);
     std::thread::spawn(move || {
@@ -60,7 +72,8 @@ fn served(
     let address = format!("http://{}", socket.local_addr().unwrap());
     let metrics = Arc::new(NodeMetrics::default());
     let key = crate::security::draw_key().unwrap();
-    let state = State { line, limits, metrics: Arc::clone(&metrics), tls: None, key };
+    let tls = tls.map(|tls| Arc::new(Mutex::new(tls)));
+    let state = State { line, limits, metrics: Arc::clone(&metrics), tls, key };
     (start(socket, state).unwrap(), metrics, address)
 }
 
@@ -84,10 +97,26 @@ fn login(ask: Ask) -> Result<Answer, Ask> {
     }
 }
 
+fn get(key: &str, authorization: &str) -> Request<v1::GetRequest> {
+    let message = v1::GetRequest { keyspace: "main".to_owned(), key: key.as_bytes().to_vec().into() };
+    let mut request = Request::new(message);
+    if !authorization.is_empty() {
+        request.metadata_mut().insert("authorization", authorization.parse().unwrap());
+    }
+    request
+}
+
 fn page(metrics: &NodeMetrics) -> String {
     let mut page = crate::metrics::Page::default();
     metrics.grpc.show(&mut page);
     page.finish()
+}
+
+/// Waits until so many calls are under way.
+async fn under_way(metrics: &NodeMetrics, calls: usize) {
+    while !page(metrics).contains(&format!("isochrone_grpc_calls_in_flight {calls}\n")) {
+        tokio::task::yield_now().await;
+    }
 }
 
 #[test]
@@ -203,14 +232,6 @@ fn strangers_and_those_beyond_a_limit_are_turned_away_before_they_are_read() {
         Err(Ask::Execute { words, .. }) if &words[1][..] == b"slow" => None,
         Err(_) => Some(Ok(Said::Replied(b"_\r\n".to_vec()))),
     });
-    let get = |key: &str, authorization: &str| {
-        let message = v1::GetRequest { keyspace: "main".to_owned(), key: key.as_bytes().to_vec().into() };
-        let mut request = Request::new(message);
-        if !authorization.is_empty() {
-            request.metadata_mut().insert("authorization", authorization.parse().unwrap());
-        }
-        request
-    };
     ask(&address, async |mut client| {
         let code =
             |answer: Result<_, tonic::Status>| answer.map_or_else(|status| status.code(), |_| Code::Ok);
@@ -230,9 +251,7 @@ fn strangers_and_those_beyond_a_limit_are_turned_away_before_they_are_read() {
             let request = get("slow", "");
             slow.push(tokio::spawn(async move { client.get(request).await }));
         }
-        while !page(&metrics).contains("isochrone_grpc_calls_in_flight 2\n") {
-            tokio::task::yield_now().await;
-        }
+        under_way(&metrics, 2).await;
         let full = client.get(get("a", "")).await.unwrap_err();
         assert_eq!(full.code(), Code::ResourceExhausted);
         assert!(full.message().starts_with("2 calls are under way"), "{}", full.message());
@@ -244,6 +263,109 @@ fn strangers_and_those_beyond_a_limit_are_turned_away_before_they_are_read() {
     });
     assert!(page(&metrics).contains("isochrone_grpc_limit_reached_total{limit=\"in_flight\"} 1\n"));
     drop(server);
+}
+
+/// `app:guess`.
+const GUESS: &str = "Basic YXBwOmd1ZXNz";
+
+#[test]
+fn who_is_not_let_in_takes_no_place_of_those_who_are() {
+    let limits = Limits { requests: 1, login_commands: 1, ..Limits::default() };
+    let (server, metrics, address) = served(limits, |ask| match ask {
+        // Checked for ever.
+        Ask::Login { named: Some(_), .. } => None,
+        ask => Some(login(ask).unwrap_or_else(|_| Ok(Said::Replied(b"_\r\n".to_vec())))),
+    });
+    ask(&address, async |mut client| {
+        client.get(get("a", "")).await.unwrap();
+        let guess = |client: &IsochroneClient<Channel>| {
+            let mut client = client.clone();
+            tokio::spawn(async move { client.get(get("a", GUESS)).await })
+        };
+        // One in the connection's own place, one in the place that all share.
+        let mut guesses = vec![guess(&client)];
+        under_way(&metrics, 1).await;
+        guesses.push(guess(&client));
+        under_way(&metrics, 2).await;
+        let refusal = client.get(get("a", GUESS)).await.unwrap_err();
+        assert_eq!(refusal.code(), Code::ResourceExhausted, "{refusal:?}");
+        assert!(refusal.message().starts_with("too many calls wait to be told"), "{refusal:?}");
+        // Another connection has a place of its own.
+        let channel = Endpoint::from_shared(address.clone()).unwrap().connect().await.unwrap();
+        let mut other = IsochroneClient::new(channel);
+        guesses.push(guess(&other));
+        under_way(&metrics, 3).await;
+        let refusal = other.get(get("a", GUESS)).await.unwrap_err();
+        assert_eq!(refusal.code(), Code::ResourceExhausted, "{refusal:?}");
+        for client in [&mut client, &mut other] {
+            client.get(get("a", "")).await.unwrap();
+        }
+        guesses.iter().for_each(tokio::task::JoinHandle::abort);
+    });
+    let page = page(&metrics);
+    assert!(page.contains("isochrone_grpc_limit_reached_total{limit=\"login_commands\"} 2\n"), "{page}");
+    drop(server);
+}
+
+#[test]
+fn calls_that_come_before_the_first_has_logged_in_are_all_taken() {
+    let (checked, check) = std::sync::mpsc::channel::<()>();
+    let (_server, metrics, address) = served(Limits::default(), move |ask| {
+        Some(match login(ask) {
+            Ok(answer) => {
+                // An error, once all of them have come.
+                let _ = check.recv();
+                answer
+            }
+            Err(_) => Ok(Said::Replied(b"_\r\n".to_vec())),
+        })
+    });
+    ask(&address, async |client| {
+        let call = |_| {
+            let mut client = client.clone();
+            tokio::spawn(async move { client.get(get("a", "")).await })
+        };
+        let calls: Vec<_> = (0..50).map(call).collect();
+        under_way(&metrics, 50).await;
+        drop(checked);
+        for call in calls {
+            call.await.unwrap().unwrap();
+        }
+    });
+}
+
+#[test]
+fn silent_sockets_keep_nobody_from_the_handshake() {
+    let folder = tempfile::tempdir().unwrap();
+    let authority = cert::authority("test", 7).unwrap();
+    let issued = cert::server(&authority, "test", "server", vec!["localhost".to_owned()], 7).unwrap();
+    let (cert, key) = (folder.path().join("server.pem"), folder.path().join("server.key"));
+    std::fs::write(&cert, &issued.certificate).unwrap();
+    std::fs::write(&key, &issued.key).unwrap();
+    let tls = crate::security::client_tls(&cert, &key).unwrap();
+    let (_server, metrics, address) = served_with(Some(tls), Limits::default(), |ask| login(ask).ok());
+    let connect = || std::net::TcpStream::connect(address.trim_start_matches("http://")).unwrap();
+    // More than peers may be that have not greeted.
+    let silent: Vec<_> = (0..=Limits::default().handshakes).map(|_| connect()).collect();
+
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_slice(authority.certificate.as_bytes()).unwrap()).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let name = ServerName::try_from("localhost").unwrap();
+    let mut client = rustls::ClientConnection::new(Arc::new(config), name).unwrap();
+    let mut stream = connect();
+    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    while client.is_handshaking() {
+        client.complete_io(&mut stream).unwrap();
+    }
+    let page = page(&metrics);
+    let count = format!("isochrone_grpc_connections {}\n", silent.len() + 1);
+    assert!(page.contains(&count), "{page}");
 }
 
 /// Connects, says nothing, and waits for the end.

@@ -17,9 +17,9 @@ use tokio::time::{Instant, Sleep};
 /// Connections at once; more are closed. Each is a file that a journal or a client cannot have, and nobody who
 /// watches a node or gives it orders needs many.
 pub(crate) const CONNECTIONS: usize = 256;
-/// How long one may say nothing at first.
+/// How long one may say nothing at first, and take to say what it asks for.
 const GRACE: Duration = Duration::from_secs(10);
-/// How long one may say nothing later: an answer may take that long.
+/// How long one may say nothing when it has asked: an answer may take that long.
 const IDLE: Duration = MOVE_TIME.saturating_add(ORDER_TIME);
 /// How long nobody is taken in after that went wrong: there may be no file left.
 const REST: Duration = Duration::from_millis(100);
@@ -28,11 +28,12 @@ const REST: Duration = Duration::from_millis(100);
 pub(super) struct Door {
     listener: TcpListener,
     places: Arc<Semaphore>,
+    grace: Duration,
 }
 
 impl Door {
     pub(super) fn new(listener: TcpListener) -> Door {
-        Door { listener, places: Arc::new(Semaphore::new(CONNECTIONS)) }
+        Door { listener, places: Arc::new(Semaphore::new(CONNECTIONS)), grace: GRACE }
     }
 }
 
@@ -45,8 +46,9 @@ impl Listener for Door {
             match self.listener.accept().await {
                 Ok((stream, address)) => {
                     if let Ok(permit) = Arc::clone(&self.places).try_acquire_owned() {
-                        let silence = Box::pin(tokio::time::sleep(GRACE));
-                        return (Seat { stream, silence, _permit: permit }, address);
+                        let (grace, head) = (self.grace, Head::Awaited);
+                        let silence = Box::pin(tokio::time::sleep(grace));
+                        return (Seat { stream, silence, grace, head, _permit: permit }, address);
                     }
                     tracing::debug!(%address, most = CONNECTIONS, "an HTTP client is one too many");
                 }
@@ -63,10 +65,36 @@ impl Listener for Door {
     }
 }
 
+/// How far the head of a request has come.
+#[derive(Copy, Clone, Eq, PartialEq)]
+enum Head {
+    Awaited,
+    /// In a line, which is empty so far or not.
+    Line {
+        empty: bool,
+    },
+    /// An empty line has ended it.
+    Whole,
+}
+
+impl Head {
+    fn read(self, bytes: &[u8]) -> Head {
+        bytes.iter().fold(self, |head, byte| match (head, byte) {
+            (Head::Whole, _) | (Head::Line { empty: true }, b'\n') => Head::Whole,
+            (Head::Line { .. }, b'\n') => Head::Line { empty: true },
+            // Also empty lines before it.
+            (_, b'\r') | (Head::Awaited, b'\n') => head,
+            _ => Head::Line { empty: false },
+        })
+    }
+}
+
 /// One connection, which ends where it says nothing for long.
 pub(super) struct Seat {
     stream: TcpStream,
     silence: Pin<Box<Sleep>>,
+    grace: Duration,
+    head: Head,
     _permit: OwnedSemaphorePermit,
 }
 
@@ -77,9 +105,20 @@ impl AsyncRead for Seat {
         into: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let seat = self.get_mut();
+        let before = into.filled().len();
         match Pin::new(&mut seat.stream).poll_read(context, into) {
             Poll::Ready(read) => {
-                seat.silence.as_mut().reset(Instant::now() + IDLE);
+                let head = seat.head.read(&into.filled()[before..]);
+                // However few bytes come at a time.
+                let time = match (seat.head, head) {
+                    (Head::Awaited | Head::Line { .. }, Head::Whole) => Some(IDLE),
+                    (Head::Awaited, Head::Line { .. }) => Some(seat.grace),
+                    _ => None,
+                };
+                if let Some(time) = time {
+                    seat.silence.as_mut().reset(Instant::now() + time);
+                }
+                seat.head = head;
                 Poll::Ready(read)
             }
             Poll::Pending => {
@@ -91,7 +130,9 @@ impl AsyncRead for Seat {
 
 impl AsyncWrite for Seat {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.get_mut().stream).poll_write(context, bytes)
+        let seat = self.get_mut();
+        seat.head = Head::Awaited;
+        Pin::new(&mut seat.stream).poll_write(context, bytes)
     }
 
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -116,7 +157,31 @@ impl Connected<IncomingStream<'_, Door>> for Caller {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tokio::io::AsyncReadExt as _;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    #[test]
+    fn who_does_not_say_what_it_asks_for_is_waited_for_briefly() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let grace = Duration::from_millis(20);
+            let mut door = Door { grace, ..Door::new(TcpListener::bind("127.0.0.1:0").await.unwrap()) };
+            let mut client = TcpStream::connect(door.local_addr().unwrap()).await.unwrap();
+            let mut seat = door.accept().await.0;
+            let mut buffer = [0; 64];
+            client.write_all(b"GET / HTTP/1.1\r\n\r\n").await.unwrap();
+            let mut read = tokio::time::timeout(IDLE, seat.read(&mut buffer)).await;
+            assert!(matches!(read, Ok(Ok(18))));
+            read = tokio::time::timeout(4 * grace, seat.read(&mut buffer)).await;
+            assert!(read.is_err(), "it waits for an answer");
+            seat.write_all(b"HTTP/1.1 204 No Content\r\n\r\n").await.unwrap();
+            let mut read = async || tokio::time::timeout(IDLE, seat.read(&mut [0; 64])).await.unwrap();
+            for part in [&b"GET / HTTP/1.1\r\n"[..], b"A: b\r\n"] {
+                client.write_all(part).await.unwrap();
+                assert_eq!(read().await.unwrap(), part.len());
+            }
+            assert_eq!(read().await.unwrap_err().kind(), io::ErrorKind::TimedOut);
+        });
+    }
 
     #[test]
     fn one_too_many_is_closed_until_another_has_left() {

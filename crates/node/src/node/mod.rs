@@ -184,6 +184,7 @@ impl Node {
             peer: security.peer.as_ref().map(|files| files.of(&me)),
             client: security.client.as_ref().map(|files| files.of(&me)),
         };
+        let marks = files.marks();
         // Before there is data: a first start that is refused for them leaves none.
         let loaded = files.load()?;
         let users = users(&deployment, &me)?;
@@ -202,7 +203,7 @@ impl Node {
         metrics.certificates.set(loaded.expiries);
         let certificates = match (&files.peer, &files.client) {
             (None, None) => None,
-            _ => Some(Watch::start(files, loaded.expiries, Arc::clone(&waker))?),
+            _ => Some(Watch::start(files, marks, loaded.expiries, Arc::clone(&waker))?),
         };
         let peer_tls = loaded.peer;
         let grpc_tls = loaded.client.as_ref().map(|tls| Arc::new(Mutex::new(Arc::clone(tls))));

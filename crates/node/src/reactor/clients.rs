@@ -6,7 +6,7 @@ use super::{Kind, Origins, token};
 use crate::gateway::{
     Ask, ClientView, Context, Counters, Gateway, KeyspaceView, NodeView, Outcome, Request, Secret, Session,
 };
-use crate::hub::Hub;
+use crate::hub::{Hub, Notice};
 use crate::limits::Limits;
 use crate::poller::Ready;
 use crate::redis::FLOODED;
@@ -77,6 +77,9 @@ pub(crate) struct Clients {
     /// Connections with something to send or to end.
     dirty: Vec<usize>,
     requests: Vec<Request>,
+    /// What was not taken up, to be answered; and whether that is being done.
+    refused: VecDeque<(Recipient, Outcome)>,
+    refusing: bool,
     verifier: Verifier,
     /// Verdicts held back after repeated failures, in order.
     late: VecDeque<(Instant, Asker, bool)>,
@@ -167,6 +170,8 @@ impl Clients {
             parked,
             dirty: Vec::new(),
             requests: Vec::new(),
+            refused: VecDeque::new(),
+            refusing: false,
             verifier,
             late: VecDeque::new(),
             verdicts_of_calls: Vec::new(),
@@ -447,13 +452,7 @@ impl Clients {
                 break;
             }
         }
-        if let Some(connection) = self.connections.get(index)
-            && connection.input
-            && !connection.queued
-        {
-            connection.queued = true;
-            self.readable.push_back(index);
-        }
+        self.look_again(index);
     }
 
     /// A client has closed its end, and what it has sent before is not welcome yet. What waits for others would wait for nobody,
@@ -475,9 +474,24 @@ impl Clients {
     pub fn deliver(&mut self, shard: &mut Shard, origins: &mut Origins, now: Instant) {
         for (number, notice) in self.hub.take_mail() {
             let Some(index) = self.places.get(&number).copied() else { continue };
+            let goes_on = notice == Notice::GoOn;
             self.call(index, shard, origins, now, |session, context, out, requests| {
                 session.notify(notice, context, out, requests);
             });
+            if goes_on {
+                self.look_again(index);
+            }
+        }
+    }
+
+    /// A connection may be read again, if there is something.
+    fn look_again(&mut self, index: usize) {
+        if let Some(connection) = self.connections.get(index)
+            && connection.input
+            && !connection.queued
+        {
+            connection.queued = true;
+            self.readable.push_back(index);
         }
     }
 
@@ -494,10 +508,7 @@ impl Clients {
             return;
         };
         connection.in_flight = connection.in_flight.saturating_sub(1);
-        if connection.input && !connection.queued {
-            connection.queued = true;
-            self.readable.push_back(to.index);
-        }
+        self.look_again(to.index);
         self.call(to.index, shard, origins, now, |session, context, out, requests| {
             session.answer(to.request, outcome, context, out, requests);
         });
@@ -509,11 +520,7 @@ impl Clients {
             self.call(index, shard, origins, now, |session, context, out, requests| {
                 session.tick(context, out, requests);
             });
-            let Some(connection) = self.connections.get(index) else { continue };
-            if connection.input && !connection.queued {
-                connection.queued = true;
-                self.readable.push_back(index);
-            }
+            self.look_again(index);
         }
         // Old failures are forgiven a little at a time.
         if self.failures.len() > FAILURE_TABLE / 2 {
@@ -647,16 +654,19 @@ impl Clients {
         if connection.stream.unsent() > 0 || connection.session.closing() || connection.ended {
             self.mark(index);
         }
-        let mut refused = Vec::new();
         for request in requests.drain(..) {
             let to = Recipient { index, connection: number, request: request.id };
             if let Err(outcome) = self.take_up(to, request.ask, shard, origins, now) {
-                refused.push((to, outcome));
+                self.refused.push_back((to, outcome));
             }
         }
         self.requests = requests;
-        for (to, outcome) in refused {
-            self.answer(to, outcome, shard, origins, now);
+        // Upon each the session may ask for more, which may be refused as well: one after the other, not one within the other.
+        if !std::mem::replace(&mut self.refusing, true) {
+            while let Some((to, outcome)) = self.refused.pop_front() {
+                self.answer(to, outcome, shard, origins, now);
+            }
+            self.refusing = false;
         }
     }
 

@@ -568,6 +568,8 @@ impl Origins {
             let asked = match self.take(ticket) {
                 Some(Origin::Client(asked)) => asked,
                 Some(Origin::Call(mut pending)) => {
+                    let took = now.since(pending.asked);
+                    reporter.answered(pending.keyspace, &pending.late(), took, pending.reads);
                     if pending.give_up() {
                         self.waiting.insert(ticket, Origin::Call(pending));
                     } else {

@@ -150,14 +150,7 @@ impl Peers {
                     return;
                 }
             };
-            let greeting = self.inbound.iter_mut().filter(|(_, inbound)| inbound.node.is_none()).count();
-            if greeting >= self.limits.handshakes {
-                tracing::warn!(
-                    limit = self.limits.handshakes,
-                    "too many peers are greeting at once; one is refused"
-                );
-                continue;
-            }
+            self.make_room(registry);
             let number = token(Kind::Inbound, self.inbound.next());
             let stream = Stream::accepted(socket, &self.acceptor)
                 .and_then(|mut stream| stream.register(registry, number).map(|()| stream));
@@ -169,6 +162,20 @@ impl Peers {
                 }
                 Err(error) => tracing::warn!(%error, "cannot take in a peer"),
             }
+        }
+    }
+
+    /// Ends the connection that has not greeted for the longest, where there are as many of those as there may be: a peer greets
+    /// within some round trips, and whoever is silent must not keep it out.
+    fn make_room(&mut self, registry: &Registry) {
+        let limit = self.limits.handshakes;
+        let greeting = self.inbound.iter_mut().filter(|(_, inbound)| inbound.node.is_none());
+        let greeting: Vec<_> = greeting.map(|(index, inbound)| (inbound.until, index)).collect();
+        if greeting.len() >= limit
+            && let Some((_, oldest)) = greeting.into_iter().min()
+        {
+            let why = Broken::Greeting(format!("no greeting, and {limit} others wait to greet"));
+            self.end(oldest, registry, &why);
         }
     }
 
@@ -321,7 +328,7 @@ impl Peers {
     /// Looks the names of peers up that were not, or whose links have failed since. Called with every round:
     /// it only looks at counters, but answers are wanted at once.
     pub fn resolve(&mut self, now: Instant) {
-        let Some(resolver) = &self.resolver else { return };
+        let Some(resolver) = &mut self.resolver else { return };
         while let Some((node, found)) = resolver.answer() {
             if let Some(link) = self.links.get_mut(&node) {
                 link.resolved(now, found);
@@ -331,9 +338,9 @@ impl Peers {
             let known = self.looked_up.get(&link.node).copied();
             if let Target::Name { host, port, .. } = &link.address
                 && known.is_none_or(|failures| failures < link.failures)
+                && resolver.ask(link.node, host, *port, link.failures)
             {
                 self.looked_up.insert(link.node, link.failures);
-                resolver.ask(link.node, host, *port, link.failures);
             }
         }
     }
@@ -565,6 +572,42 @@ impl Reading<'_> {
 mod tests {
     use super::*;
     use crate::transport::link::Told;
+    use isochrone_core::Random;
+
+    #[test]
+    fn who_does_not_greet_makes_room_for_who_comes_later() {
+        let data = tempfile::tempdir().unwrap();
+        let births = Births::open(data.path(), NodeId(0), 1, &mut Random::seeded(1)).unwrap();
+        let (magic, version, life) = (MAGIC, VERSION, births.own().clone());
+        let (from, to) = (NodeId(0), NodeId(1));
+        let hello = Hello { magic, version, cluster_id: 1, cluster: "tests".to_owned(), from, to, life };
+        let listener = TcpListener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let address = listener.local_addr().unwrap();
+        let limits = Limits { handshakes: 2, ..Limits::default() };
+        let time = limits.handshake_time;
+        let mut peers =
+            Peers::new(hello, Some(listener), Acceptor::Plain, None, Arc::default(), limits, births);
+        let poll = mio::Poll::new().unwrap();
+        let at = |second| Instant::ZERO + Span::from_secs(second);
+        let mut sockets = Vec::new();
+        for second in 0..5 {
+            sockets.push(std::net::TcpStream::connect(address).unwrap());
+            let refused = |peers: &Peers| peers.metrics.refused_greetings.load(Relaxed);
+            while peers.inbound.len() as u64 + refused(&peers) < sockets.len() as u64 {
+                peers.accept(at(second), poll.registry());
+            }
+            if second == 0 {
+                let first = peers.inbound.get(0).unwrap();
+                first.node = Some(NodeId(1));
+            }
+        }
+        let mut left: Vec<_> =
+            peers.inbound.iter_mut().map(|(_, inbound)| (inbound.node, inbound.until)).collect();
+        left.sort();
+        // The one that has greeted, and the latest two.
+        assert_eq!(left, [(None, at(3) + time), (None, at(4) + time), (Some(NodeId(1)), at(0) + time)]);
+        assert_eq!(peers.metrics.refused_greetings.load(Relaxed), 2);
+    }
 
     #[test]
     fn clocks_that_differ_are_told_of_now_and_then() {

@@ -220,6 +220,8 @@ pub(crate) struct Reporter {
     served: BTreeMap<(KeyspaceId, PartitionId), Instant>,
     /// When commands were last counted, and how many there were.
     counted: (Instant, u64),
+    /// How many syncs there were then, and how long they took together, in seconds.
+    synced: (u64, f64),
 }
 
 /// A keyspace as its node serves it.
@@ -262,6 +264,7 @@ impl Reporter {
             members: BTreeMap::new(),
             served: BTreeMap::new(),
             counted: (Instant::ZERO, 0),
+            synced: (0, 0.0),
         }
     }
 
@@ -466,12 +469,10 @@ impl Reporter {
             let (since, before) = std::mem::replace(&mut self.counted, (now, total));
             let seconds = now.since(since).as_nanos().max(1) as f64 / 1e9;
             node.commands_per_second = ((total - before) as f64 / seconds).round() as u64;
+            node.sync_micros = self.sync_micros().unwrap_or(node.sync_micros);
         }
         node.uptime_seconds = now.as_nanos() / 1_000_000_000;
         node.journal_bytes = self.journal.segment_bytes.load(Relaxed);
-        let syncs = self.journal.syncs.count();
-        node.sync_micros =
-            if syncs == 0 { 0 } else { (self.journal.syncs.sum() * 1e6 / syncs as f64) as u64 };
         let connected = peers.links.values().filter(|link| link.ready()).count();
         node.peers_connected = (connected as u32, peers.links.len() as u32);
         for (keyspace, partition, _) in self.claims() {
@@ -499,6 +500,14 @@ impl Reporter {
         };
         self.board.post(status, clients.counters.clone(), std::time::Instant::now());
         (node, views)
+    }
+
+    /// How long syncs took on average since this was last asked, microseconds, if there were any.
+    fn sync_micros(&mut self) -> Option<u64> {
+        let (count, sum) = (self.journal.syncs.count(), self.journal.syncs.sum());
+        let (count_before, sum_before) = std::mem::replace(&mut self.synced, (count, sum));
+        let syncs = count - count_before;
+        (syncs > 0).then(|| ((sum - sum_before) * 1e6 / syncs as f64).round() as u64)
     }
 
     fn keyspace(
@@ -810,6 +819,18 @@ mod tests {
         assert_eq!(stands(&reporter, &peers, at), (false, 2, (1, 2)));
         reporter.note(process(0), &members(&[0]));
         assert_eq!(stands(&reporter, &peers, at), (true, 1, (1, 1)));
+    }
+
+    #[test]
+    fn the_time_of_syncs_is_that_of_the_last_ones() {
+        let mut reporter = reporter(None);
+        assert_eq!(reporter.sync_micros(), None);
+        for (syncs, mean) in [(vec![100, 300], Some(200)), (vec![5_000], Some(5_000)), (vec![], None)] {
+            for micros in syncs {
+                reporter.journal.syncs.record(std::time::Duration::from_micros(micros));
+            }
+            assert_eq!(reporter.sync_micros(), mean);
+        }
     }
 
     #[test]

@@ -10,9 +10,11 @@
 //! Of every element that came somebody is told who looks: where that one takes another, or cannot take it, those behind it
 //! are ([`Hub::unwait`], [`Hub::passes`]).
 
+use super::acl;
 use super::connection::State;
 use super::reply::Reply;
-use super::request::Args;
+use super::request::{Args, Kept};
+use super::spec::Spec;
 use super::{complaint::Complaint, shape::Plan};
 use crate::gateway::{Ask, Context, Outcome, Request};
 use crate::hub::{Hub, RETRY};
@@ -67,12 +69,14 @@ impl Patience {
 }
 
 /// A command that waits.
-#[derive(Debug)]
 pub(crate) struct Blocked {
     /// Its place in the order of replies.
     id: u64,
     /// Whose command it is.
     connection: u64,
+    user: String,
+    spec: &'static Spec,
+    request: Kept,
     keyspace: KeyspaceId,
     operation: Operation,
     keys: Box<[Blob]>,
@@ -119,6 +123,7 @@ pub(crate) enum Heard {
 /// Takes up a command that may wait.
 pub(crate) fn begin(
     state: &mut State,
+    (spec, args): (&'static Spec, Args<'_>),
     plan: Plan,
     patience: Patience,
     context: &mut Context<'_>,
@@ -139,6 +144,8 @@ pub(crate) fn begin(
         keys = vec![source.clone()];
     }
     let operation = plan.operation.clone();
+    let mut request = Kept::default();
+    request.push(args, false);
     // How long it waits is no fault of anybody.
     sink.said = None;
     let Some((id, keyspace)) = state.ask(plan, context, sink) else { return };
@@ -146,6 +153,9 @@ pub(crate) fn begin(
     state.blocked = Some(Box::new(Blocked {
         id,
         connection: state.number,
+        user: state.user.clone(),
+        spec,
+        request,
         keyspace,
         operation,
         keys: keys.into(),
@@ -178,8 +188,7 @@ pub(crate) fn heard(
         _ if other && matches!(blocked.operation, Operation::XReadGroup { .. }) => false,
         (Outcome::Done(Response::Integer(0)), Step::Look) => true,
         (Outcome::Done(Response::Integer(_)), Step::Look) => {
-            blocked.ask(Step::Attempt, context, requests);
-            return Heard::Waits;
+            return blocked.attempt(context, requests).map_or(Heard::Waits, Heard::Ends);
         }
         (Outcome::Done(Response::Array(kinds)), Step::Kinds) => match blocked.narrowed(kinds) {
             Some(operation) => {
@@ -222,10 +231,9 @@ pub(crate) fn heard(
         blocked.waits = true;
         context.hub.announce(blocked.keyspace, &blocked.keys);
     }
-    if std::mem::take(&mut blocked.again) {
-        blocked.ask(Step::Attempt, context, requests);
-    }
-    Heard::Waits
+    let again = std::mem::take(&mut blocked.again);
+    let denied = again.then(|| blocked.attempt(context, requests)).flatten();
+    denied.map_or(Heard::Waits, Heard::Ends)
 }
 
 impl Blocked {
@@ -311,12 +319,28 @@ impl Blocked {
         self.id
     }
 
-    /// A key was given something.
-    pub(crate) fn filled(&mut self, context: &mut Context<'_>, requests: &mut Vec<Request>) {
+    /// A key was given something. How it ends, where it does.
+    pub(crate) fn filled(
+        &mut self,
+        context: &mut Context<'_>,
+        requests: &mut Vec<Request>,
+    ) -> Option<Outcome> {
         match self.step {
-            Step::Nothing => self.ask(Step::Attempt, context, requests),
-            Step::Look | Step::Attempt | Step::Kinds | Step::Narrowed => self.again = true,
+            Step::Nothing => self.attempt(context, requests),
+            Step::Look | Step::Attempt | Step::Kinds | Step::Narrowed => {
+                self.again = true;
+                None
+            }
         }
+    }
+
+    /// Asks again, unless its user may not any more: how it ends then.
+    fn attempt(&mut self, context: &mut Context<'_>, requests: &mut Vec<Request>) -> Option<Outcome> {
+        if let Err(denied) = acl::permit(&self.user, self.spec, self.request.at(0), false, context) {
+            return Some(Outcome::Refused(denied.complaint(&self.user, self.spec).to_string()));
+        }
+        self.ask(Step::Attempt, context, requests);
+        None
     }
 
     /// CLIENT UNBLOCK. How it ends, unless it does when an attempt under way is answered.
@@ -489,14 +513,9 @@ pub(crate) fn unblock(
         _ => return Err(Complaint::Arity("client|unblock")),
     };
     let number = super::args::number(args.at(2))?;
-    // Once told, it waits no longer, though it has not heard of it.
-    let waits = |number: &u64| context.hub.waits(*number) && !context.hub.is_unblocked(*number);
-    let waits = u64::try_from(number).ok().filter(waits);
+    let number = u64::try_from(number).ok().filter(|number| context.hub.unblock(*number, error));
     // Who was told of an element is about to end with it; but it may be of another type, or gone.
-    let ends = waits.is_some_and(|number| !context.hub.is_told(number));
-    if let Some(number) = waits {
-        context.hub.notify(number, crate::hub::Notice::Unblock { error });
-    }
+    let ends = number.is_some_and(|number| !context.hub.is_told(number));
     reply.integer(i64::from(ends));
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! One command without a connection: understood, permitted and answered as one of a Redis client would be.
 
-use super::acl::{Denied, Users};
+use super::acl::{Denied, Users, Within};
 use super::blocking::Fills;
 use super::complaint::Complaint;
 use super::reply::{Reply, Version};
@@ -40,7 +40,7 @@ pub(crate) enum Objection {
     Denied(String),
 }
 
-/// Understands a command of this user, a list of strings.
+/// Understands a command of this user, a list of strings. What is denied goes into ACL LOG.
 ///
 /// # Errors
 /// Why it is not to be executed.
@@ -48,7 +48,7 @@ pub(crate) fn understand<'w>(
     words: impl IntoIterator<Item = &'w [u8]>,
     keyspace: KeyspaceId,
     user: &str,
-    users: &Users,
+    users: &mut Users,
     given: &mut Given<'_>,
 ) -> Result<Call, Objection> {
     let mut kept = Kept::default();
@@ -59,8 +59,14 @@ pub(crate) fn understand<'w>(
     }
     let wrong = |complaint: Complaint| Objection::Wrong(complaint.to_string());
     let spec = table::find(args).map_err(wrong)?;
-    let denied = |denied: Denied| Objection::Denied(denied.complaint(user, spec).to_string());
-    users.check(user, spec, args).map_err(denied)?;
+    let stamp = given.stamp;
+    let deny = |users: &mut Users, denied: Denied, within: Within| {
+        users.note_call(denied.entry(within, user, spec, args), None, stamp);
+        Objection::Denied(denied.complaint(user, spec).to_string())
+    };
+    if let Err(denied) = users.check(user, spec, args) {
+        return Err(deny(users, denied, Within::Nothing));
+    }
     let name = spec.name;
     let elsewhere = |what: &str, instead: &str| {
         Objection::Wrong(format!("'{name}' {what}, and there is none here; {instead}"))
@@ -87,7 +93,9 @@ pub(crate) fn understand<'w>(
         return Err(elsewhere("takes several steps for this script, on a connection", redis));
     }
     let Plan { operation, shape } = plan;
-    users.check_calls(user, given.scripts, spec, args).map_err(denied)?;
+    if let Err(denied) = users.check_calls(user, given.scripts, spec, args) {
+        return Err(deny(users, denied, Within::Script));
+    }
     let fills = Fills::of(keyspace, &operation);
     Ok(Call { name, operation, after: After { shape, fills } })
 }

@@ -115,7 +115,7 @@ pub(crate) fn line(text: &mut String, number: u64, client: &ClientView, now: Ins
     let mut flags = String::new();
     let (queued, watched) = client.transaction;
     let waits = client.waits && hub.waits(number);
-    let unblocked = waits && hub.is_unblocked(number);
+    let unblocked = waits && hub.unblocked(number).is_some();
     for (is, flag) in [
         (hub.monitors(number), 'O'),
         (channels + patterns > 0, 'P'),

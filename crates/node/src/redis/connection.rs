@@ -84,6 +84,8 @@ pub(crate) struct State {
     /// What is under way before which nothing that follows is taken up: an EXEC of which the node itself has something to do,
     /// or a command about all keys where commands are transactions, which order nothing but keys.
     pub(crate) finishing: Option<u64>,
+    /// It goes on in the next round.
+    put_off: bool,
     /// Since when more than `output_max` is unsent and hardly less has become of it, and how much it was then.
     clogged: Option<(Instant, usize)>,
 }
@@ -206,6 +208,7 @@ impl Connection {
                 pipeline_max: context.limits.pipeline,
                 bytes_max: context.limits.command_bytes,
                 finishing: None,
+                put_off: false,
                 clogged: None,
             },
         }
@@ -227,7 +230,13 @@ impl Connection {
     ) {
         self.state.unsent = context.unsent + out.len() - before;
         self.state.welcome(context);
+        let mut work = 0_usize;
         while self.state.has_room() {
+            if work >= WORK_MAX {
+                self.state.put_off = true;
+                context.hub.put_off(self.state.number);
+                break;
+            }
             let whole = match self.requests.parse(context.limits, self.state.allowance.is_none()) {
                 Ok(whole) => whole,
                 Err(error) => {
@@ -240,6 +249,7 @@ impl Connection {
             }
             let (bytes, args) = (self.requests.length(), self.requests.args());
             let mut sink = Sink { out: &mut *out, requests: &mut *requests, bytes, said: Some(args) };
+            work = work.saturating_add(self.state.work(args, context));
             match self.state.take_up(args, context, &mut sink) {
                 Step::Taken => self.requests.consume(),
                 Step::Secret => {
@@ -332,11 +342,15 @@ impl Session for Connection {
                 if state.blocked.is_some() { write(out) } else { state.pipeline.write(out, write) }
             }
             Notice::Filled => {
-                if let Some(blocked) = &mut state.blocked {
-                    blocked.filled(context, requests);
+                let end = state.blocked.as_mut().and_then(|blocked| blocked.filled(context, requests));
+                state.unblock(end, context, out);
+            }
+            Notice::GoOn => state.put_off = false,
+            Notice::Unblock => {
+                if let Some(error) = context.hub.unblocked(state.number) {
+                    state.wait_no_more(error, context, out);
                 }
             }
-            Notice::Unblock { error } => state.wait_no_more(error, context, out),
         }
         self.advance(before, context, out, requests);
     }
@@ -364,7 +378,9 @@ impl Session for Connection {
             );
             return;
         }
-        if context.unsent > state.output_max {
+        // One that is about to go is waited for, but not for ever.
+        let leaves = (state.quitting || state.closing) && context.unsent > 0;
+        if context.unsent > state.output_max || leaves {
             let (since, then) = state.clogged.get_or_insert((context.now, context.unsent));
             if context.unsent + state.output_max / TAKEN <= *then {
                 (*since, *then) = (context.now, context.unsent);
@@ -406,6 +422,9 @@ impl Session for Connection {
     }
 }
 
+/// Steps that the requests of one connection take in a round, about: a millisecond or a few.
+pub(super) const WORK_MAX: usize = 200_000;
+
 /// The framing of the largest request, so that the limit on its size is found by the parser, with its text.
 const SLACK: usize = 1 << 20;
 
@@ -414,6 +433,7 @@ impl State {
     fn has_room(&self) -> bool {
         !self.quitting
             && !self.closing
+            && !self.put_off
             && self.login.is_none()
             && self.blocked.is_none()
             && self.syncing.is_none()
@@ -422,6 +442,24 @@ impl State {
             && self.pipeline.waiting() < self.pipeline_max
             && self.pipeline.bytes() < self.bytes_max
             && self.unsent + self.pipeline.ready() + self.expected() <= self.output_max
+    }
+
+    /// About how many steps a request takes that this node answers by itself: of those that go elsewhere what they take is
+    /// reckoned there.
+    fn work(&self, args: Args<'_>, context: &Context<'_>) -> usize {
+        let hub = &context.hub;
+        if self.queue.is_some() {
+            return 1;
+        }
+        1 + match table::find(args).map_or("", |spec| spec.name) {
+            "publish" => hub.steps_to_publish(args.at(1)),
+            "pubsub|channels" => hub.channels().len(),
+            // Its own messages are looked for among all.
+            name if self.published && pubsub::confirms(name) => hub.mail(),
+            "client|list" | "client|kill" => 16 * context.clients.len(),
+            "info" | "command" | "command|docs" | "command|info" | "acl|list" => 4_096,
+            _ => 0,
+        }
     }
 
     /// Bytes that the answers under way are taken to have, which for those that are copies is not less for how small those
@@ -504,7 +542,9 @@ impl State {
             Action::Blocking(parse) => {
                 let mut given = given(self.keyspace, context);
                 match parse(args, &mut given) {
-                    Ok((plan, patience)) => blocking::begin(self, plan, patience, context, sink),
+                    Ok((plan, patience)) => {
+                        blocking::begin(self, (spec, args), plan, patience, context, sink)
+                    }
                     Err(complaint) => self.complain(&complaint, context, sink.out),
                 }
                 Step::Taken

@@ -82,6 +82,9 @@ fn add(
     if bytes > most {
         return Err(Complaint::text("ERR too many subscriptions of one connection"));
     }
+    if topic == Topic::Pattern && !context.hub.has_room_for(&names) {
+        return Err(Complaint::text("ERR too many patterns are subscribed to on this node"));
+    }
     tell_own(state, context, reply);
     for name in names {
         context.hub.subscribe(state.number, topic, &name);

@@ -151,6 +151,14 @@ impl Waiting {
         self.bytes == 0 && self.urgent.is_empty()
     }
 
+    /// What has left in part, and nothing else.
+    fn begun(mut self) -> Waiting {
+        self.urgent.clear();
+        self.others.truncate(usize::from(self.left > 0));
+        self.bytes = self.others.front().map_or(0, |first| first.len() - self.left);
+        self
+    }
+
     /// Gives `stream` frames until it has so many bytes to send as leave at a time.
     fn fill(&mut self, stream: &mut Stream) {
         if stream.unsent() < 2 * LEAVING {
@@ -259,7 +267,10 @@ impl Link {
     /// Changes what is emulated. A cut loses what is on its way.
     pub fn emulate(&mut self, delay: Delay, queue: &mut PeerQueue) {
         if delay.cut {
+            // The connection stays: a message of which a part has left would be taken for the beginning of the next.
+            let begun = std::mem::take(&mut self.waiting).begun();
             self.lose();
+            self.waiting = begun;
         }
         queue.loss = delay.loss;
         self.delay = delay;

@@ -4,13 +4,15 @@
 //! here, with the user that began them and the connection, until they end, their time is over, or the connection closes.
 
 mod line;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use line::{Answer, Ask, Call, Connection, Line, Refusal, Said, Token, Why};
 
 use super::verifier::{Asker, Party, network};
 use super::{Origin, Reactor, TICK};
 use crate::gateway::{self, Abort, KeyspaceView, Outcome, Read, Secret, Step, Transaction, Unfit};
-use crate::redis::acl::{DEFAULT, Verdict};
+use crate::redis::acl::{DEFAULT, Entry, Reason, Verdict, Within};
 use crate::redis::call::{self, After, Objection};
 use bytes::Bytes;
 use isochrone_core::command::Command;
@@ -72,13 +74,23 @@ enum Stage {
     Executes(After),
 }
 
+/// What is said where there was no answer in time.
+const LATE: &str = "no answer in time";
+
 impl Pending {
+    /// How it has ended for those who count, where there was no answer in time: what changes nothing had no effect.
+    pub fn late(&self) -> Outcome {
+        match self.stage {
+            Stage::Commits(..) | Stage::Executes(_) if !self.reads => Outcome::Unknown(LATE.to_owned()),
+            _ => Outcome::Refused(LATE.to_owned()),
+        }
+    }
+
     /// Tells the caller that there was no answer in time. Whether the answer is wanted all the same: a transaction that
     /// begins late has to be ended.
     pub fn give_up(&mut self) -> bool {
         let begins = matches!(self.stage, Stage::Begins(..));
         if let Some(answer) = self.answer.take() {
-            const LATE: &str = "no answer in time";
             // Whoever is gone need not be told.
             let _ = answer.send(match &self.stage {
                 Stage::Begins(..) => Err(Refusal::new(
@@ -230,8 +242,11 @@ impl Reactor {
         updates: Vec<(Blob, Option<Blob>)>,
     ) -> Result<(usize, ProcessId, Work, Stage), Refusal> {
         let open = self.open_of(user, txn)?;
-        let deleted = updates.iter().filter(|(_, value)| value.is_none()).map(|(key, _)| key);
-        self.permit(user, "del", deleted)?;
+        // The rules may be others than when it began.
+        let keys =
+            |set: bool| updates.iter().filter(move |(_, value)| value.is_some() == set).map(|(key, _)| key);
+        self.permit(user, "set", keys(true))?;
+        self.permit(user, "del", keys(false))?;
         self.calls.open.remove(&txn.number);
         let work = Work::Transact(Transaction::Commit { txn: open.txn, updates });
         Ok((open.keyspace, open.of, work, Stage::Commits(txn.number, open)))
@@ -270,18 +285,21 @@ impl Reactor {
         Ok((place, of, Work::Execute(Command::new(stamp, operation)), Stage::Executes(after)))
     }
 
+    /// Whether the user may do to these keys what this command does; what is denied goes into ACL LOG.
     fn permit<'k>(
-        &self,
+        &mut self,
         user: &str,
         command: &str,
         keys: impl Iterator<Item = &'k Blob>,
     ) -> Result<(), Refusal> {
-        let users = &self.clients.hub.users;
+        let stamp = self.shard.io().stamp;
+        let users = &mut self.clients.hub.users;
         for key in keys {
-            if !users.may(user, command, key) {
-                let text = format!("user {user} may not {} key {key:?}", command.to_ascii_uppercase());
-                return Err(Refusal::new(Why::Denied, text));
-            }
+            let Some(reason) = users.denies(user, command, key) else { continue };
+            let object = if reason == Reason::Command { command.as_bytes() } else { &key[..] };
+            users.note_call(Entry::new(reason, Within::Nothing, object, user), None, stamp);
+            let text = format!("user {user} may not {} key {key:?}", command.to_ascii_uppercase());
+            return Err(Refusal::new(Why::Denied, text));
         }
         Ok(())
     }
@@ -395,13 +413,24 @@ impl Reactor {
         };
         match users.judge(&user, password.expose()) {
             Verdict::Accepted => return drop(answer.send(Ok(Said::User(user.into())))),
-            Verdict::Refused => return drop(answer.send(Err(wrong_password()))),
+            Verdict::Refused => {
+                self.clients.counters.login_failures += 1;
+                self.note_login(&user, from);
+                return drop(answer.send(Err(wrong_password())));
+            }
             Verdict::Ask => {}
         }
         let party = (network(from), self.clients.print(&user, &password));
         let name: Arc<str> = user.as_str().into();
         if let Some(others) = self.calls.logins.get_mut(&party) {
-            return others.push((name, answer));
+            // Those that were cancelled meanwhile are among them.
+            let most = self.clients.limits().requests;
+            if others.len() < most {
+                return others.push((name, answer));
+            }
+            *self.clients.counters.limited.entry("login_checks").or_default() += 1;
+            let text = format!("{most} calls wait for this password to be checked; try again shortly");
+            return drop(answer.send(Err(Refusal::new(Why::Limit, text))));
         }
         if self.clients.verify(Asker::Calls(party), from, user, password, now) {
             self.calls.logins.insert(party, vec![(name, answer)]);
@@ -411,10 +440,20 @@ impl Reactor {
         }
     }
 
+    /// Puts a login that was refused into ACL LOG.
+    fn note_login(&mut self, user: &str, from: IpAddr) {
+        let stamp = self.shard.io().stamp;
+        let entry = Entry::new(Reason::Auth, Within::Nothing, b"AUTH", user);
+        self.clients.hub.users.note_call(entry, Some(from), stamp);
+    }
+
     /// The verifier has said whether this password is right.
     fn logged_in(&mut self, party: Party, accepted: bool) {
         for (user, answer) in self.calls.logins.remove(&party).unwrap_or_default() {
             let admitted = accepted && self.clients.hub.users.admits(&user);
+            if !admitted {
+                self.note_login(&user, party.0);
+            }
             let said = if admitted { Ok(Said::User(user)) } else { Err(wrong_password()) };
             drop(answer.send(said));
         }

@@ -25,9 +25,11 @@ use super::scripts::Scripts;
 use super::spec::{Group, Spec, flag};
 use crate::gateway::{Context, Login};
 use crate::hub::Hub;
+use isochrone_core::Stamp;
 use log::Log;
 use rules::User;
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 /// The user of a connection that has not logged in.
@@ -183,9 +185,23 @@ impl Users {
 
     /// Whether a user may do to this key what this command does, which names one key: `get`, `set`, `del`.
     pub(crate) fn may(&self, name: &str, command: &str, key: &[u8]) -> bool {
+        self.denies(name, command, key).is_none()
+    }
+
+    /// What of that is denied, if anything is: the command or the key.
+    pub(crate) fn denies(&self, name: &str, command: &str, key: &[u8]) -> Option<Reason> {
         let access = if command == "get" { access::READ } else { access::WRITE };
-        let may = |user: &User| user.may_run(command) && user.may_touch(key, access);
-        self.users.get(name).is_some_and(may)
+        match self.users.get(name) {
+            Some(user) if user.may_run(command) => (!user.may_touch(key, access)).then_some(Reason::Key),
+            _ => Some(Reason::Command),
+        }
+    }
+
+    /// Puts an entry into ACL LOG about a call, which comes without a connection of Redis' protocol; from where, as far as that is
+    /// known.
+    pub(crate) fn note_call(&mut self, entry: Entry, from: Option<IpAddr>, stamp: Stamp) {
+        let from = from.map_or_else(String::new, |from| format!("addr={from} "));
+        self.log.add(entry, format!("{from}cmd=grpc"), stamp);
     }
 }
 
@@ -213,6 +229,17 @@ impl Denied {
                 format!("User {user} has no permissions to access the '{}' channel", shown(place))
             }
         }
+    }
+
+    /// What ACL LOG keeps of it.
+    pub(crate) fn entry(self, within: Within, user: &str, spec: &Spec, args: Args<'_>) -> Entry {
+        let (reason, object) = match self {
+            Denied::Command => (Reason::Command, spec.name.as_bytes()),
+            Denied::Call(call) => (Reason::Command, call.as_bytes()),
+            Denied::Key(place) => (Reason::Key, args.at(place)),
+            Denied::Channel(place) => (Reason::Channel, args.at(place)),
+        };
+        Entry::new(reason, within, object, user)
     }
 
     /// What EXEC says of a command that could be queued and is denied now.
@@ -268,13 +295,7 @@ fn noted(
     args: Args<'_>,
     context: &mut Context<'_>,
 ) -> Denied {
-    let (reason, object) = match denied {
-        Denied::Command => (Reason::Command, spec.name.as_bytes()),
-        Denied::Call(call) => (Reason::Command, call.as_bytes()),
-        Denied::Key(place) => (Reason::Key, args.at(place)),
-        Denied::Channel(place) => (Reason::Channel, args.at(place)),
-    };
-    note(Entry::new(reason, within, object, user), context);
+    note(denied.entry(within, user, spec, args), context);
     denied
 }
 

@@ -4,6 +4,7 @@ use super::super::tests::{World, play, talk};
 use super::Users;
 use crate::gateway::Login;
 use expect_test::{Expect, expect};
+use isochrone_core::KeyspaceId;
 use std::fs;
 
 #[track_caller]
@@ -349,4 +350,24 @@ fn a_glob_built_to_explode_denies_in_time() {
     let denied = play(&mut world, &format!("> GET {}", "a".repeat(60_000)));
     assert!(denied.contains("-NOPERM No permissions to access a key"));
     assert!(started.elapsed() < std::time::Duration::from_secs(5), "{:?}", started.elapsed());
+}
+
+/// As Redis, which carries the command out anew when its key is given something.
+#[test]
+fn who_may_not_any_more_is_given_nothing() {
+    for (rules, end) in [
+        ("-blpop", "NOPERM User default has no permissions to run the 'blpop' command"),
+        ("resetkeys", "NOPERM No permissions to access a key"),
+    ] {
+        let mut world = World::new(Login::Open);
+        play(&mut world, "> BLPOP a 0\n< 0 nilarray");
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(&file, format!("user default on nopass ~* &* +@all {rules}")).unwrap();
+        world.hub.users = Users::of([], Some(file.path().to_owned())).unwrap();
+        assert_eq!(play(&mut world, "+ 0"), "+ 0\n  reads no further\n", "{rules}: until then it waits");
+        world.hub.wait(8, KeyspaceId(1), &["a".into()]);
+        let told = play(&mut world, "! fill a");
+        assert_eq!(told, format!("! fill a\n  -{end}·\n"));
+        assert!(world.hub.is_told(8), "it is for who is behind");
+    }
 }

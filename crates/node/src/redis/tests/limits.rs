@@ -1,6 +1,6 @@
 //! Every limit, just kept and just passed.
 
-use super::super::connection::{EAGER, FLOODED};
+use super::super::connection::{EAGER, FLOODED, WORK_MAX};
 use super::{World, encode, encode_line, play};
 use crate::gateway::{Login, Outcome, Session};
 use crate::limits::Limits;
@@ -408,6 +408,25 @@ fn what_a_node_answers_itself_in_a_transaction_is_no_longer_than_a_reply() {
             .out
             .ends_with(b"-ERR the reply would be longer than 120 MiB; ask for fewer elements at once\r\n")
     );
+}
+
+/// Else the others would wait for as long as a pipeline of requests takes that are answered at once.
+#[test]
+fn who_asks_for_much_goes_on_in_the_next_round() {
+    let mut world = World::new(Login::Open);
+    for channel in 0..WORK_MAX / 2 {
+        world.hub.subscribe(8, crate::hub::Topic::Channel, &channel.to_string().into_bytes().into());
+    }
+    world.receive(&[encode_line("PUBSUB CHANNELS z").repeat(5), encode_line("PING")].concat());
+    let mut answered = vec![world.transcript().matches("*0").count()];
+    assert!(!world.connection.wants_input());
+    while world.hub.mail() > 0 {
+        world.deliver();
+        let told = world.transcript();
+        answered.push(told.matches("*0").count());
+        assert_eq!(told.contains("+PONG"), world.connection.wants_input(), "{told}");
+    }
+    assert_eq!(answered, [2, 2, 1]);
 }
 
 #[test]

@@ -352,11 +352,11 @@ fn a_wait_is_ended_from_outside() {
     assert!(!world.clients[&7].waits, "until then it is asked like any other command");
     play(&mut world, "< 0 nilarray");
     assert!(world.hub.waits(7) && world.clients[&7].waits);
-    world.hub.notify(7, crate::hub::Notice::Unblock { error: true });
+    assert!(world.hub.unblock(7, true));
     assert_eq!(play(&mut world, "+ 0"), "+ 0\n  -UNBLOCKED client unblocked via CLIENT UNBLOCK·\n");
     assert!(!world.hub.waits(7));
     play(&mut world, "> BLMPOP 0 1 a LEFT");
-    world.hub.notify(7, crate::hub::Notice::Unblock { error: false });
+    assert!(world.hub.unblock(7, false));
     assert_eq!(play(&mut world, "+ 0"), "+ 0\n  reads no further\n");
     assert_eq!(play(&mut world, "< 1 nilarray"), "< 1 nilarray\n  *-1·\n");
     assert_eq!(play(&mut world, "> CLIENT UNBLOCK 9 ; CLIENT UNBLOCK x"), {
@@ -368,7 +368,7 @@ fn a_wait_is_ended_from_outside() {
     assert!(twice.ends_with("\n  :1·:0·\n"), "{twice}");
     world.hub.unwait(22);
     // Of what a transaction pushes, nothing is for whom it tells to wait no longer; what was pushed before in the pipeline is.
-    let (unblock, filled) = (Notice::Unblock { error: false }, Notice::Filled);
+    let (unblock, filled) = (Notice::Unblock, Notice::Filled);
     for (waiter, script, id, outcome, replies, mail) in [
         (
             20,
@@ -389,6 +389,24 @@ fn a_wait_is_ended_from_outside() {
         assert_eq!(world.hub.take_mail(), mail.map(|notice| (waiter, notice.clone())), "{script}");
         world.hub.unwait(waiter);
     }
+}
+
+/// What ends one wait does not end the next, which has begun before the notice of it comes.
+#[test]
+fn what_ends_a_wait_ends_no_other() {
+    let mut world = World::new(Login::Open);
+    play(&mut world, "> BLPOP a 0\n< 0 nilarray\n! fill a");
+    assert!(world.hub.unblock(7, true));
+    // Its attempt is answered before the notice is handed over, and the next command of the pipeline waits by then.
+    world.answer(0, super::parse_outcome("popped bulk a, bulk v"));
+    world.receive(b"*3\r\n$5\r\nBLPOP\r\n$1\r\na\r\n$1\r\n0\r\n");
+    world.answer(1, super::parse_outcome("nilarray"));
+    world.deliver();
+    let told = world.transcript();
+    assert!(world.hub.waits(7) && !told.contains("UNBLOCKED"), "{told}");
+    assert!(world.hub.unblock(7, true));
+    world.deliver();
+    assert!(world.transcript().contains("UNBLOCKED"));
 }
 
 #[test]
@@ -848,7 +866,7 @@ fn whoever_waits_for_copies_can_be_told_not_to() {
     world.receive(b"*3\r\n$4\r\nWAIT\r\n$1\r\n2\r\n$1\r\n0\r\n");
     assert!(world.hub.waits(7), "it is among those that wait");
     for (error, end) in [(false, "  :0"), (true, "  -UNBLOCKED client unblocked via CLIENT UNBLOCK")] {
-        world.hub.notify(7, crate::hub::Notice::Unblock { error });
+        assert!(world.hub.unblock(7, error));
         world.deliver();
         assert!(world.transcript().contains(end), "{error}");
         assert!(!world.hub.waits(7));
