@@ -63,7 +63,7 @@ pub struct Up {
     /// The deployment [default: five regions of EC2, built in]
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Another protocol than the file says, for its first keyspace
+    /// Another protocol than the file says, for the keyspace of Redis' database 0, or the first where that is none
     #[arg(long, value_name = "P")]
     pub protocol: Option<String>,
     /// Plain lines instead of the live table, for pipes
@@ -187,7 +187,7 @@ pub struct Sim {
     /// Try transactions again that were aborted, after a pause
     #[arg(long)]
     pub retry: bool,
-    /// Sessions in all, spread over the regions, or in each region named [default: one a region]
+    /// Sessions in all, spread over the nodes, or in each region named [default: one a node, two with faults]
     #[arg(long, value_name = "N | REGION=N,...")]
     pub clients: Option<String>,
     /// A parameter of the protocol, in the place of what the file says; may be given several times
@@ -261,7 +261,8 @@ pub struct Sim {
 )]
 #[command(group = ArgGroup::new("target").args(["file", "endpoint"]).required(true))]
 pub struct Bench {
-    /// A deployment whose nodes are running: clients are spread over its regions
+    /// A deployment whose nodes are running: clients are spread over its regions, and begin in the keyspace of Redis'
+    /// database 0
     pub file: Option<PathBuf>,
     /// A Redis endpoint, ours or any other; for transactions a gRPC endpoint; may be given several times
     #[arg(long, value_name = "HOST:PORT")]
@@ -357,7 +358,7 @@ pub struct Cert {
     /// Where the files go; an authority that is there already is used again
     #[arg(long, value_name = "DIR")]
     pub out: PathBuf,
-    /// Days until the certificates end
+    /// Days until the certificates end; those of a new authority are ten times as many
     #[arg(long, default_value_t = 365, value_parser = clap::value_parser!(u32).range(1..=36_500))]
     pub days: u32,
 }

@@ -1,16 +1,22 @@
 //! `isochrone cert` and `isochrone password`: what the [security] section of a deployment names.
 
 use crate::arguments::Cert;
-use crate::output::{another_directory, print_text, say};
+use crate::output::{another_directory, make_directory, print_text, say};
 use crate::{Status, Usage, protocols};
 use anyhow::{Context, bail};
+use crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use isochrone_core::{Deployment, deployment::Node};
-use isochrone_node::cert::{self, AuthorityError, Issued};
+use isochrone_node::cert::{self, AuthorityError, End, Issued};
 use isochrone_node::gateway::Secret;
 use isochrone_node::security::hash_password;
+use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
 use std::io::{BufRead, ErrorKind, IsTerminal, Write};
 use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// The authority's files, without their endings.
+const AUTHORITY: &str = "ca";
 
 /// Makes the certificates of a deployment: an authority, and two pairs for each node, one to show to its peers and
 /// one to show to its clients.
@@ -19,18 +25,17 @@ pub(crate) fn run(arguments: Cert) -> anyhow::Result<Status> {
     // The file may already name the certificates that are about to be made, or not yet.
     let deployment = Deployment::load(&file, &protocols::known().insecure(true))?;
     protocols::check(&deployment)?;
-    fs::create_dir_all(&out).map_err(|cause| {
-        let right = another_directory(&cause);
-        Usage(format!("--out {}: cannot make the directory: {cause}\n  {right}", out.display()))
-    })?;
+    apart(&file, deployment.nodes())?;
+    make_directory("out", &out)?;
     let authority = authority(&out, deployment.cluster(), days)?;
     for node in deployment.nodes() {
         let cluster = deployment.cluster();
         let id = deployment.cluster_id();
+        let [for_peers, for_clients] = stems(node);
         let peer = cert::node(&authority, cluster, id, node.id, &node.name, days)?;
-        keep(&out, &node.name, &peer)?;
+        keep(&out, &for_peers, &peer)?;
         let server = cert::server(&authority, cluster, &node.name, hosts(node), days)?;
-        keep(&out, &format!("{}-client", node.name), &server)?;
+        keep(&out, &for_clients, &server)?;
     }
     print_text(&format!(
         "{}: certificates for {} nodes, good for {days} days\n\n{}\n",
@@ -55,6 +60,31 @@ pub(crate) fn password() -> anyhow::Result<Status> {
     Ok(Status::Held)
 }
 
+/// The files of a node's two pairs, without their endings: what it shows to its peers, and to its clients.
+fn stems(node: &Node) -> [String; 2] {
+    [node.name.clone(), format!("{}-client", node.name)]
+}
+
+/// Refuses names of nodes with which a pair would be written over another, or over the authority.
+fn apart(file: &Path, nodes: &[Node]) -> Result<(), Usage> {
+    let mut owners = BTreeMap::from([(AUTHORITY.to_owned(), "the authority's".to_owned())]);
+    for node in nodes {
+        let name = &node.name;
+        for (stem, met) in stems(node).into_iter().zip(["peers", "clients"]) {
+            if let Some(other) = owners.insert(stem.clone(), format!("that of node {name:?} for {met}")) {
+                let wrong = format!(
+                    "{}: node {name:?}: its pair for {met} would be {stem}.pem and {stem}.key, and so would be {other}",
+                    file.display()
+                );
+                let right =
+                    format!("give it a name that is not {AUTHORITY}, nor that of another with -client");
+                return Err(Usage(format!("{wrong}\n  {right}")));
+            }
+        }
+    }
+    Ok(())
+}
+
 /// The names by which clients reach a node: what the file says, and loopback for those beside it.
 fn hosts(node: &Node) -> Vec<String> {
     let mut hosts = vec!["localhost".to_owned(), "127.0.0.1".to_owned(), "::1".to_owned()];
@@ -70,7 +100,7 @@ fn hosts(node: &Node) -> Vec<String> {
 /// The authority in `out`, or a new one. The first line of its file names the cluster, so that one cluster's
 /// authority does not sign for another.
 fn authority(out: &Path, cluster: &str, days: u32) -> anyhow::Result<Issued> {
-    let (ca, key) = (out.join("ca.pem"), out.join("ca.key"));
+    let [ca, key] = ["pem", "key"].map(|end| out.join(format!("{AUTHORITY}.{end}")));
     let head = format!("Isochrone authority of {cluster}\n");
     let certificate = match fs::read_to_string(&ca) {
         Ok(text) => text,
@@ -99,21 +129,41 @@ fn authority(out: &Path, cluster: &str, days: u32) -> anyhow::Result<Issued> {
     let text = fs::read_to_string(&key).map_err(|error| {
         let wrong =
             format!("{}: cannot be read, and without it nothing can be signed: {error}", key.display());
-        Usage(format!("{wrong}\n  put it back, or run this as the user who may read it; {ANEW}"))
+        Usage(format!(
+            "{wrong}\n  put it back, or run this as the user who may read it; where they are lost, {ANEW}"
+        ))
     })?;
     let authority = Issued { certificate, key: text };
-    cert::check(&authority).map_err(|wrong| {
+    let end = cert::check(&authority).map_err(|wrong| {
         let file = if matches!(wrong, AuthorityError::Certificate(_)) { &ca } else { &key };
         Usage(format!(
-            "{}: {wrong}\n  put back the two files as they were made together; {ANEW}",
+            "{}: {wrong}\n  put back the two files as they were made together; where they are lost, {ANEW}",
             file.display()
         ))
     })?;
+    outlives(&ca, &end, days)?;
     Ok(authority)
 }
 
-/// What is left where an authority is lost.
-const ANEW: &str = "where they are lost, an authority in another --out signs all pairs anew, and every node and client gets those";
+/// Refuses an authority that has ended, or does before what it is to sign: who checks one checks the other.
+fn outlives(ca: &Path, End { at, date }: &End, days: u32) -> Result<(), Usage> {
+    let ca = ca.display();
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    // What is signed is made a moment later.
+    let left = u64::try_from(*at).unwrap_or(0).saturating_sub(now + 60) / (24 * 60 * 60);
+    if left == 0 {
+        let wrong = format!("{ca}: this authority ends on {date}, and with it all that it signs");
+        return Err(Usage(format!("{wrong}\n  {ANEW}")));
+    }
+    if u64::from(days) > left {
+        let wrong = format!("--days {days}: {ca} ends on {date}, and with it all that it signs");
+        return Err(Usage(format!("{wrong}\n  use --days {left}, or fewer; {ANEW}")));
+    }
+    Ok(())
+}
+
+/// What is left where an authority is lost, or ends.
+const ANEW: &str = "an authority in another --out signs all pairs anew, and every node and client gets those";
 
 fn keep(out: &Path, name: &str, pair: &Issued) -> anyhow::Result<()> {
     write(&out.join(format!("{name}.key")), &pair.key, true)?;
@@ -178,23 +228,18 @@ fn piped() -> anyhow::Result<Secret> {
 
 /// Reads a password from the terminal without showing it.
 fn typed() -> anyhow::Result<Secret> {
-    use crossterm::event::{Event, KeyCode, KeyEventKind, KeyModifiers, read};
     use crossterm::terminal::{disable_raw_mode, enable_raw_mode};
     // Whoever sees no prompt types all the same.
     let _ = write!(std::io::stderr(), "password: ");
     enable_raw_mode()?;
     let mut text = String::new();
     let done = loop {
-        match read() {
+        match event::read() {
             Err(error) => break Err(error.into()),
-            Ok(Event::Key(key)) if key.kind != KeyEventKind::Release => match key.code {
-                KeyCode::Enter => break Ok(()),
-                KeyCode::Char('c' | 'd') if key.modifiers.contains(KeyModifiers::CONTROL) => {
-                    break Err(anyhow::anyhow!("no password was given"));
-                }
-                KeyCode::Char(letter) => text.push(letter),
-                KeyCode::Backspace => drop(text.pop()),
-                _ => {}
+            Ok(Event::Key(key)) => match press(&mut text, key) {
+                Typing::GoesOn => {}
+                Typing::Done => break Ok(()),
+                Typing::GivenUp => break Err(anyhow::anyhow!("no password was given")),
             },
             Ok(_) => {}
         }
@@ -203,6 +248,34 @@ fn typed() -> anyhow::Result<Secret> {
     say("");
     let secret = Secret::new(text.into_bytes());
     done.map(|()| secret)
+}
+
+/// Whether more of a password is to come.
+#[derive(PartialEq, Eq, Debug)]
+enum Typing {
+    GoesOn,
+    Done,
+    GivenUp,
+}
+
+/// What a key does to what has been typed: as at a terminal's own prompt, where what is not seen is one word.
+fn press(text: &mut String, key: KeyEvent) -> Typing {
+    if key.kind == KeyEventKind::Release {
+        return Typing::GoesOn;
+    }
+    match key.code {
+        KeyCode::Enter => return Typing::Done,
+        KeyCode::Backspace => drop(text.pop()),
+        KeyCode::Char(letter) if key.modifiers.contains(KeyModifiers::CONTROL) => match letter {
+            'c' | 'd' => return Typing::GivenUp,
+            'h' => drop(text.pop()),
+            'u' | 'w' => text.clear(),
+            _ => {}
+        },
+        KeyCode::Char(letter) if !key.modifiers.contains(KeyModifiers::ALT) => text.push(letter),
+        _ => {}
+    }
+    Typing::GoesOn
 }
 
 #[cfg(test)]
@@ -234,6 +307,103 @@ mod tests {
             use std::os::unix::fs::PermissionsExt;
             assert_eq!(fs::metadata(file(name)).unwrap().permissions().mode() & 0o777, 0o600, "{name}");
         }
+    }
+
+    #[test]
+    fn no_pair_is_written_over_another_or_over_the_authority() {
+        let folder = tempfile::tempdir().unwrap();
+        let refused = |names: &[&str]| {
+            let arguments = deploy(folder.path(), "shop");
+            let node = |(at, name): (usize, &&str)| {
+                format!("[[node]]\nname = \"{name}\"\nregion = \"A\"\nlisten = \"10.0.0.1:{}\"\n", 7001 + at)
+            };
+            let text = fs::read_to_string(&arguments.file).unwrap();
+            let more: String = names.iter().enumerate().map(node).collect();
+            fs::write(&arguments.file, text.replace("[[keyspace]]", &format!("{more}[[keyspace]]"))).unwrap();
+            let (out, error) = (arguments.out.clone(), run(arguments).unwrap_err());
+            assert!(error.is::<Usage>() && !out.exists(), "{error}");
+            error.to_string()
+        };
+        let ca = refused(&["ca"]);
+        assert!(
+            ca.contains(
+                "node \"ca\": its pair for peers would be ca.pem and ca.key, and so would be the authority's"
+            ),
+            "{ca}"
+        );
+        for names in [&["b", "b-client"], &["b-client", "b"]] {
+            let error = refused(names);
+            assert!(
+                error.contains("would be b-client.pem and b-client.key, and so would be that of node \"b"),
+                "{error}"
+            );
+            assert!(error.contains("give it a name that is not ca"), "{error}");
+        }
+    }
+
+    #[test]
+    fn no_pair_outlives_its_authority() {
+        let folder = tempfile::tempdir().unwrap();
+        let of = |good_for: u32, days: u32| {
+            let arguments = Cert { days, ..deploy(folder.path(), "shop") };
+            fs::create_dir_all(&arguments.out).unwrap();
+            let authority = cert::authority("shop", good_for).unwrap();
+            fs::write(arguments.out.join("ca.key"), &authority.key).unwrap();
+            let text = format!("Isochrone authority of shop\n{}", authority.certificate);
+            fs::write(arguments.out.join("ca.pem"), text).unwrap();
+            let End { date, .. } = cert::check(&authority).unwrap();
+            (run(arguments).map_err(|error| error.to_string()), date)
+        };
+        let (done, _) = of(31, 30);
+        assert_eq!(done.unwrap(), Status::Held);
+        let (done, date) = of(10, 30);
+        let error = done.unwrap_err();
+        assert!(
+            error.starts_with("--days 30: ") && error.contains(&format!("ca.pem ends on {date}")),
+            "{error}"
+        );
+        assert!(error.contains("use --days 9, or fewer; an authority in another --out"), "{error}");
+        let (done, date) = of(0, 1);
+        let error = done.unwrap_err();
+        assert!(error.contains(&format!("ca.pem: this authority ends on {date}")), "{error}");
+    }
+
+    #[test]
+    fn keys_that_take_back_leave_nothing_in_a_password() {
+        let typed = |keys: &[(KeyModifiers, KeyCode)]| {
+            let mut text = String::new();
+            let press = |(modifiers, code): &(KeyModifiers, KeyCode)| {
+                press(&mut text, KeyEvent::new(*code, *modifiers))
+            };
+            let last = keys.iter().map(press).last();
+            (text, last)
+        };
+        let plain = |code| (KeyModifiers::NONE, code);
+        let letter = |letter| plain(KeyCode::Char(letter));
+        let control = |letter| (KeyModifiers::CONTROL, KeyCode::Char(letter));
+        let alt = |letter| (KeyModifiers::ALT, KeyCode::Char(letter));
+        let shift = (KeyModifiers::SHIFT, KeyCode::Char('B'));
+        let on = |text: &str| (text.to_owned(), Some(Typing::GoesOn));
+        assert_eq!(typed(&[letter('a'), shift]), on("aB"));
+        for back in [control('h'), plain(KeyCode::Backspace)] {
+            assert_eq!(typed(&[back, letter('a'), letter('b'), back]), on("a"));
+        }
+        for all in [control('u'), control('w')] {
+            assert_eq!(typed(&[letter('a'), letter(' '), letter('b'), all, letter('c')]), on("c"));
+        }
+        for nothing in
+            [control('a'), control('j'), alt('a'), alt('u'), plain(KeyCode::Tab), plain(KeyCode::Left)]
+        {
+            assert_eq!(typed(&[letter('a'), nothing]), on("a"));
+        }
+        let enter = plain(KeyCode::Enter);
+        assert_eq!(typed(&[letter('a'), enter]), ("a".to_owned(), Some(Typing::Done)));
+        for end in [control('c'), control('d')] {
+            assert_eq!(typed(&[letter('a'), end]).1, Some(Typing::GivenUp));
+        }
+        let mut text = String::new();
+        let released = KeyEvent::new_with_kind(KeyCode::Enter, KeyModifiers::NONE, KeyEventKind::Release);
+        assert_eq!((press(&mut text, released), text.as_str()), (Typing::GoesOn, ""));
     }
 
     #[test]

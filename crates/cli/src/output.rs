@@ -1,11 +1,14 @@
 //! What all verbs print alike: rows of regions, JSON, progress.
 
 use crate::Usage;
+use anyhow::bail;
 use indicatif::{ProgressBar, ProgressStyle};
+use isochrone_learn::write::Target;
 use isochrone_workload::Quantiles;
 use serde::Serialize;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 /// The figures of a region. Latencies in milliseconds.
@@ -87,6 +90,17 @@ pub(crate) fn another_directory(cause: &io::Error) -> &'static str {
     }
 }
 
+/// Makes the directory that a flag asks for, and those above it, where they are not there.
+///
+/// # Errors
+/// A directory that cannot be made is one that was given wrongly.
+pub(crate) fn make_directory(flag: &str, path: &Path) -> Result<(), Usage> {
+    fs::create_dir_all(path).map_err(|cause| {
+        let right = another_directory(&cause);
+        Usage(format!("--{flag} {}: cannot make the directory: {cause}\n  {right}", path.display()))
+    })
+}
+
 /// Prints text at once; an error also where nobody reads it any more.
 pub(crate) fn put(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
@@ -99,17 +113,41 @@ pub(crate) fn say(text: impl std::fmt::Display) {
     let _ = writeln!(io::stderr(), "{text}");
 }
 
+/// Refuses to write over what is read, by whatever names; what is read may be - for standard input.
+pub(crate) fn apart(read: &Path, flag: &str, written: &Path) -> anyhow::Result<()> {
+    let read = if read == Path::new("-") { Path::new("/dev/stdin") } else { read };
+    if let (Ok(one), Ok(other)) = (read.metadata(), written.metadata())
+        && other.is_file()
+        && (one.dev(), one.ino()) == (other.dev(), other.ino())
+    {
+        bail!(Usage(format!(
+            "--{flag} {}: this is the file that is read from\n  write to another one",
+            written.display()
+        )));
+    }
+    Ok(())
+}
+
+/// Refuses a place that no file can be written to, before what is to be written there takes its time. A file that is there
+/// stays as it is.
+///
+/// # Errors
+/// As of [`create`].
+pub(crate) fn writable(path: &Path) -> Result<(), Usage> {
+    Target::check(path).map_err(|cause| no_place(path, &cause))
+}
+
 /// Makes a file that a flag asks for, replacing one that is there.
 ///
 /// # Errors
 /// A path that cannot be written is one that was given wrongly.
 pub(crate) fn create(path: &Path) -> Result<File, Usage> {
-    File::create(path).map_err(|cause| {
-        Usage(format!(
-            "{}: cannot be written: {cause}\n  name a file in a folder that this user may write",
-            path.display()
-        ))
-    })
+    File::create(path).map_err(|cause| no_place(path, &cause))
+}
+
+fn no_place(path: &Path, cause: &io::Error) -> Usage {
+    let wrong = format!("{}: cannot be written: {cause}", path.display());
+    Usage(format!("{wrong}\n  name a file in a folder that this user may write"))
 }
 
 /// A file could not be written to its end: no verdict is to be read from the exit status then.
@@ -138,6 +176,37 @@ pub(crate) fn bar(what: &'static str, length: u64) -> ProgressBar {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_read_is_not_written_over_by_any_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        fs::write(path("cluster.toml"), "cluster").unwrap();
+        fs::write(path("other"), "").unwrap();
+        std::os::unix::fs::symlink("cluster.toml", path("soft")).unwrap();
+        fs::hard_link(path("cluster.toml"), path("hard")).unwrap();
+        for name in ["cluster.toml", "./cluster.toml", "soft", "hard"] {
+            let error = apart(&path("cluster.toml"), "svg", &path(name)).unwrap_err();
+            assert!(error.is::<Usage>(), "{error}");
+            let expected = format!("--svg {}: this is the file that is read from", path(name).display());
+            assert!(error.to_string().starts_with(&expected), "{error}");
+        }
+        for name in ["other", "none"] {
+            apart(&path("cluster.toml"), "svg", &path(name)).unwrap();
+        }
+    }
+
+    #[test]
+    fn where_a_file_could_be_written_nothing_is_written_yet() {
+        let folder = tempfile::tempdir().unwrap();
+        let (old, new) = (folder.path().join("old"), folder.path().join("new"));
+        fs::write(&old, "kept").unwrap();
+        writable(&old).unwrap();
+        writable(&new).unwrap();
+        assert_eq!((fs::read_to_string(&old).unwrap().as_str(), new.exists()), ("kept", false));
+        let error = writable(&folder.path().join("none/file")).unwrap_err().to_string();
+        assert!(error.contains("none/file: cannot be written: No such file"), "{error}");
+    }
 
     #[test]
     fn the_table_lines_up() {

@@ -2,7 +2,7 @@
 
 use crate::arguments::{Format, Plan};
 use crate::chart::{self, Bars};
-use crate::output::{print_json, print_text, write};
+use crate::output::{apart, print_json, print_text, write};
 use crate::{Status, Usage, protocols};
 use anyhow::bail;
 use isochrone_core::{Deployment, KeyspaceId};
@@ -10,6 +10,9 @@ use isochrone_plan::{Demand, Forecast};
 
 /// Runs the verb.
 pub(crate) fn run(arguments: Plan) -> anyhow::Result<Status> {
+    if let Some(svg) = &arguments.svg {
+        apart(&arguments.file, "svg", svg)?;
+    }
     // Nothing is served: the certificates may come later.
     let deployment = Deployment::load(&arguments.file, &protocols::known().insecure(true))?;
     protocols::check(&deployment)?;

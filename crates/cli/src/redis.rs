@@ -310,13 +310,18 @@ impl Settings {
             text += "insecure = true\n";
         }
         if let Some((cert, key)) = &self.certificate {
-            let _ = write!(text, "client_cert = {cert:?}\nclient_key = {key:?}\n");
+            let _ = write!(text, "client_cert = {}\nclient_key = {}\n", quoted(cert), quoted(key));
         }
         if let Some(hash) = &self.password {
-            let _ = write!(text, "\n[[security.user]]\nname = \"default\"\npassword = {hash:?}\n");
+            let _ = write!(text, "\n[[security.user]]\nname = \"default\"\npassword = {}\n", quoted(hash));
         }
         text
     }
+}
+
+/// A string of TOML: one of JSON, but that DEL is escaped too.
+fn quoted(text: &str) -> String {
+    serde_json::Value::from(text).to_string().replace('\u{7f}', "\\u007f")
 }
 
 /// The node that this verb runs: the only one.
@@ -390,12 +395,16 @@ mod tests {
     fn every_file_it_writes_is_read_back() {
         let folder = tempfile::tempdir().unwrap();
         let pair = || Some(("/etc/a \"b\".pem".to_owned(), "/etc/b.key".to_owned()));
+        // An accent of its own, what turns the writing round, a backslash, and bytes that no terminal shows.
+        let strange =
+            || Some(("/etc/Cafe\u{301}/\u{202e}\\.pem".to_owned(), "/etc/\u{7f}\t\u{1}.key".to_owned()));
         let any = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
         for (bind, databases, password, certificate, insecure) in [
             (None, None, None, None, false),
             (None, Some(16), Some(HASH), None, false),
             (Some("::1".parse().unwrap()), None, None, pair(), false),
             (Some(any), Some(2), Some(HASH), pair(), false),
+            (None, None, None, strange(), false),
             (Some(any), None, Some(HASH), None, true),
         ] {
             let password = password.map(str::to_owned);

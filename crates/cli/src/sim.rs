@@ -1,12 +1,12 @@
 //! `isochrone sim`: a deployment in virtual time, with faults, and a verdict on what its clients saw.
 
 use crate::arguments::{Format, Sim};
-use crate::output::{Row, print_json, print_text, table};
+use crate::output::{Row, apart, print_json, print_text, table};
 use crate::protocols::{self, Runs};
 use crate::{Status, Usage, output};
 use anyhow::bail;
 use campaign::Campaign;
-use isochrone_core::deployment::{Keyspace, Region};
+use isochrone_core::deployment::{Keyspace, Node, Region};
 use isochrone_core::{Deployment, KeyspaceId, Span};
 use isochrone_plan::Client;
 use isochrone_sim::{FaultKind, FaultSet, Jitter, Record, SESSION_NUMBERS, Seeds};
@@ -36,6 +36,11 @@ pub(crate) fn run(arguments: Sim) -> anyhow::Result<Status> {
             "--trace is text for people, which would stand before the JSON\n  leave one of them out"
                 .to_owned()
         ));
+    }
+    for (flag, path) in [("history", &arguments.history), ("trace-svg", &arguments.trace_svg)] {
+        if let Some(path) = path {
+            apart(&arguments.file, flag, path)?;
+        }
     }
     let (deployment, keyspace) = subject(&arguments)?;
     match protocols::of(&deployment, keyspace).map(|entry| &entry.runs) {
@@ -186,21 +191,18 @@ fn terms<W>(
         terms.duration = duration;
         terms.requests_max = u64::MAX;
     }
-    let nodes = deployment.nodes().len() as u32;
-    let mut sessions = u64::from(nodes * terms.sessions);
+    let mut sessions = u64::from(deployment.nodes().len() as u32 * terms.sessions);
     match arguments.clients.as_deref().map(str::parse::<u32>) {
         Some(Ok(clients)) => {
-            terms.sessions = clients.div_ceil(nodes);
-            sessions = u64::from(nodes) * u64::from(terms.sessions);
+            terms.clients = Some(spread(deployment, clients));
+            sessions = u64::from(clients);
         }
         Some(Err(_)) => {
             let given = arguments.clients.iter().flat_map(|words| words.split(','));
             let by_region = by_region("--clients", deployment, given, |number| number.parse().ok())?;
             let mut left = by_region.clone();
             // The first node of a region has its clients.
-            let of = |node: &isochrone_core::deployment::Node| {
-                left[usize::from(node.region.0)].take().unwrap_or(0)
-            };
+            let of = |node: &Node| left[usize::from(node.region.0)].take().unwrap_or(0);
             terms.clients = Some(deployment.nodes().iter().map(of).collect());
             sessions = by_region.into_iter().flatten().map(u64::from).sum();
         }
@@ -210,9 +212,7 @@ fn terms<W>(
         bail!(Usage("--clients counts from 1: without a client there is nothing to see".to_owned()));
     }
     if sessions > SESSION_NUMBERS {
-        bail!(Usage(format!(
-            "--clients: {sessions} with those that make them even; at most {SESSION_NUMBERS} can be told apart"
-        )));
+        bail!(Usage(format!("--clients: {sessions} in all; at most {SESSION_NUMBERS} can be told apart")));
     }
     let given = arguments.straggler.iter().map(String::as_str);
     let factor = |text: &str| text.parse::<f64>().ok().filter(|factor| (0.01..=1e4).contains(factor));
@@ -269,6 +269,20 @@ fn terms<W>(
     terms.plant = arguments.plant.clone();
     terms.moves = arguments.moves;
     Ok(terms)
+}
+
+/// So many sessions over all nodes, by node: as many on each, and what is left over on the first nodes of their regions, one
+/// region after the other.
+fn spread(deployment: &Deployment, clients: u32) -> Vec<u32> {
+    let place = |node: &Node| deployment.nodes_in(node.region).position(|other| other.id == node.id);
+    let mut nodes: Vec<&Node> = deployment.nodes().iter().collect();
+    nodes.sort_by_key(|node| place(node));
+    let (each, over) = (clients / nodes.len() as u32, clients as usize % nodes.len());
+    let mut sessions = vec![each; nodes.len()];
+    for node in nodes.into_iter().take(over) {
+        sessions[usize::from(node.id.0)] += 1;
+    }
+    sessions
 }
 
 /// `REGION=VALUE` for some regions.
@@ -364,4 +378,33 @@ fn show(printed: &Printed) -> String {
     };
     figures += &printed.campaign.traffic("operation", 1.0 / printed.operations.max(1) as f64);
     printed.campaign.show(&subject, &counted, &figures)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    #[test]
+    fn exactly_so_many_sessions_are_spread_and_no_region_has_two_more_than_another() {
+        let mut text = "cluster = \"six\"\n".to_owned();
+        for region in ["A", "B", "C"] {
+            text += &format!("[[region]]\nname = \"{region}\"\n");
+            for number in 0..2 {
+                text += &format!("[[node]]\nname = \"{region}{number}\"\nregion = \"{region}\"\n");
+            }
+        }
+        text += "[[keyspace]]\nname = \"main\"\nprotocol = \"multipaxos\"\nreplication = 3\n";
+        let six = Deployment::parse(&text, "six.toml", Path::new(""), &protocols::known()).unwrap();
+        for (clients, sessions) in [
+            (0, [0, 0, 0, 0, 0, 0]),
+            (1, [1, 0, 0, 0, 0, 0]),
+            (3, [1, 0, 1, 0, 1, 0]),
+            (4, [1, 1, 1, 0, 1, 0]),
+            (12, [2, 2, 2, 2, 2, 2]),
+            (14, [3, 2, 3, 2, 2, 2]),
+        ] {
+            assert_eq!(spread(&six, clients), sessions, "{clients} clients");
+        }
+    }
 }

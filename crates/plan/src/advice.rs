@@ -7,7 +7,7 @@ use serde::{Serialize, Serializer};
 use crate::decision::fast_crashes_max;
 use crate::forecast::{Row, rows};
 use crate::placement::better;
-use crate::{Client, Demand, Forecast, curp, curp_consensus, fastpaxos, floor, multipaxos, sdpaxos};
+use crate::{Client, Demand, Forecast, Group, curp, curp_consensus, fastpaxos, floor, multipaxos, sdpaxos};
 
 /// What the distances allow one keyspace. Serialized, it is what `isochrone plan --format json` prints.
 ///
@@ -76,14 +76,16 @@ pub fn plan(deployment: &Deployment, keyspace: KeyspaceId, demand: &Demand) -> R
     let floors: Vec<Span> = matrix.regions().map(|region| floor(matrix, region, &replicas)).collect();
     let quorums = quorums(keyspace, replicas.len())?;
     let crashes = Quorums::faults(replicas.len());
-    let mut rows = rows(matrix, &replicas, quorums, demand);
+    let tuned = curp::Tuned::of(keyspace);
+    let mut rows = rows(matrix, &replicas, quorums, tuned, demand);
     // A stable sort over whole nanoseconds: equals stay in the order of preference.
     rows.sort_by_key(|row| row.rank.unwrap_or_else(|| demand.total(&row.commits)));
     let best = best(&rows);
     let sequenced = best_of(&rows, Guarantee::Sequenced).filter(|row| row.rank < best.rank);
     let recommended = choose(matrix, &replicas, best, demand, reason(matrix, &rows, best, demand));
     let named = |regions: &[RegionId]| regions.iter().map(|region| matrix.name(*region).to_owned()).collect();
-    let placement = better(deployment, &replicas, quorums, demand, best.rank).map(|(replicas, rows)| {
+    let better = better(deployment, &replicas, quorums, tuned, demand, best.rank);
+    let placement = better.map(|(replicas, rows)| {
         let found = self::best(&rows);
         let gain = best.mean(demand) - found.mean(demand);
         let reason = format!("{gain:.1} ms less than where the replicas stand now");
@@ -132,12 +134,13 @@ pub fn leader(deployment: &Deployment, keyspace: &Keyspace) -> NodeId {
     let region = |node: &NodeId| deployment.node(*node).region;
     let replicas = servers(deployment, keyspace);
     let demand = Demand::of(deployment);
+    let tuned = curp::Tuned::of(keyspace);
     let total = |node: &&NodeId| {
         let commit = |client: RegionId| {
             let (client, leader) = (Client::of(client, &replicas), region(node));
             match keyspace.protocol.as_str() {
                 "sdpaxos" => sdpaxos::commit(matrix, client, leader, &replicas),
-                "curp" => curp::commit(matrix, client, leader, &replicas, curp::COPIES),
+                "curp" => tuned.commit(matrix, client, leader, Group::from(&replicas)),
                 "curp-consensus" => curp_consensus::commit(matrix, client, leader, &replicas),
                 // Without a collision the coordinator does not matter.
                 "fastpaxos" | "domino" => fastpaxos::recovered(matrix, client, leader, &replicas),

@@ -4,12 +4,50 @@
 //! and a witness on one node, so the shorter of two ways is the one past the witnesses wherever the triangle
 //! inequality holds.
 
+use isochrone_core::deployment::Keyspace;
 use isochrone_core::{Matrix, RegionId, Span};
 
 use crate::{Client, Group};
 
 /// Copies beside the master where a deployment does not say how many.
 pub const COPIES: usize = 2;
+/// No keyspace has more: it has seven servers at most.
+const COPIES_MAX: u64 = 6;
+
+/// What the parameters of a keyspace say of how long its clients wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Tuned {
+    /// Copies beside the master.
+    f: usize,
+    /// Whether every command waits for all backups.
+    always_synced: bool,
+}
+
+impl Tuned {
+    /// Of a keyspace of `curp` what it says, which the protocol refuses where it is wrong; of any other what `curp` has by
+    /// default.
+    pub(crate) fn of(keyspace: &Keyspace) -> Tuned {
+        if keyspace.protocol != "curp" {
+            return Tuned { f: COPIES, always_synced: false };
+        }
+        let mut reader = keyspace.parameters.read();
+        let f = reader.integer("f", COPIES as u64, 0, COPIES_MAX) as usize;
+        Tuned { f, always_synced: reader.boolean("always_synced", false) }
+    }
+
+    /// What a command takes that conflicts with nothing.
+    pub(crate) fn commit(self, matrix: &Matrix, client: Client, master: RegionId, group: Group<'_>) -> Span {
+        if self.always_synced {
+            return self.synced(matrix, client, master, group);
+        }
+        commit(matrix, client, master, group, self.f)
+    }
+
+    /// The same of one that does.
+    pub(crate) fn synced(self, matrix: &Matrix, client: Client, master: RegionId, group: Group<'_>) -> Span {
+        synced(matrix, client, master, group, self.f)
+    }
+}
 
 /// The first so many replicas beside the master: the copies of a group in which nothing has failed.
 ///

@@ -32,7 +32,8 @@ impl Demand {
         total as f64 / 1e6 / self.weights().sum::<u64>() as f64
     }
 
-    fn weights(&self) -> impl Iterator<Item = u64> + '_ {
+    /// How much each region counts, by region.
+    pub(crate) fn weights(&self) -> impl Iterator<Item = u64> + '_ {
         let nobody = self.clients.iter().all(|clients| *clients == 0);
         self.clients.iter().map(move |clients| if nobody { 1 } else { u64::from(*clients) })
     }
@@ -106,11 +107,12 @@ impl Row {
 }
 
 /// Every row of a placement, in a fixed order: of equal means the first is preferred, so what depends on least comes
-/// first. `quorums` are those of Domino.
+/// first. `quorums` are those of Domino, and `tuned` is what CURP is told.
 pub(crate) fn rows(
     matrix: &Matrix,
     replicas: &[RegionId],
     quorums: FastQuorums,
+    tuned: curp::Tuned,
     demand: &Demand,
 ) -> Vec<Row> {
     let group = Group::from(replicas);
@@ -154,8 +156,8 @@ pub(crate) fn rows(
         rows.push(Row { rank, ..row("curp-consensus", Some(*leader), None, commits) });
     }
     for master in &leaders {
-        let commits = each(&|client| curp::commit(matrix, client, *master, group, curp::COPIES));
-        let slow = each(&|client| curp::synced(matrix, client, *master, group, curp::COPIES));
+        let commits = each(&|client| tuned.commit(matrix, client, *master, group));
+        let slow = each(&|client| tuned.synced(matrix, client, *master, group));
         let rank = weighed(&commits, &slow);
         rows.push(Row { rank, ..row("curp", Some(*master), None, commits) });
     }

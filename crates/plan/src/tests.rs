@@ -257,6 +257,44 @@ fn the_spares_of_curp_count_as_replicas() {
     assert_eq!(grown("multipaxos"), (1, 0, vec![73.0, 0.0, 88.0], led));
 }
 
+/// Five regions under `curp` with these parameters.
+fn of_curp(settings: &[(&str, &str)]) -> Deployment {
+    let settings: Vec<_> =
+        settings.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+    let five = Deployment::five_regions().with_protocol(MAIN, "curp", &Known::names(&["curp"])).unwrap();
+    five.with_parameters(MAIN, &settings).unwrap()
+}
+
+#[test]
+fn curp_is_planned_with_the_copies_that_its_keyspace_has() {
+    let waits = |deployment: &Deployment| {
+        let plan = planned(deployment);
+        let row = plan.protocols.iter().find(|row| row.label() == "curp, leader US East").unwrap();
+        row.regions.iter().map(|region| region.commit_ms).collect::<Vec<_>>()
+    };
+    let two = [161.0, 88.0, 166.0, 235.0, 290.0];
+    assert_eq!(waits(&of_curp(&[])), two);
+    // Nobody but the master; a copy in US West; copies in US West, Euro and Asia.
+    assert_eq!(waits(&of_curp(&[("f", "0")])), [73.0, 0.0, 88.0, 172.0, 205.0]);
+    assert_eq!(waits(&of_curp(&[("f", "1")])), [73.0, 73.0, 161.0, 172.0, 205.0]);
+    assert_eq!(waits(&of_curp(&[("f", "3")])), [166.0, 172.0, 235.0, 235.0, 290.0]);
+    // Whatever is asked waits for the farther of two backups, which is 88 ms from the master.
+    let synced = [("always_synced", "true")];
+    assert_eq!(waits(&of_curp(&synced)), [161.0, 88.0, 176.0, 260.0, 293.0]);
+    // Of a keyspace that has another protocol, that one's parameters say nothing of CURP.
+    let settings = [("f".to_owned(), "1".to_owned())];
+    assert_eq!(waits(&Deployment::five_regions().with_parameters(MAIN, &settings).unwrap()), two);
+
+    let leads = |settings: &[(&str, &str)]| {
+        let configured = planned(&of_curp(settings)).configured;
+        (configured.leader.unwrap(), configured.mean_ms.unwrap())
+    };
+    assert_eq!(leads(&[]), ("Asia".to_owned(), 177.2));
+    // (73 + 73 + 161 + 172 + 205) / 5, and (161 + 88 + 176 + 260 + 293) / 5
+    assert_eq!(leads(&[("f", "1")]), ("US East".to_owned(), 136.8));
+    assert_eq!(leads(&synced), ("US East".to_owned(), 195.6));
+}
+
 #[test]
 fn every_ready_made_deployment_can_be_planned_and_nothing_is_below_its_floor() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deployments");
@@ -306,13 +344,37 @@ fn the_table_of_transactions() {
         tapir             234.0    278.0    323.0    337.0      320.0    290.0    378.0    451.0    282.3
         2pc               556.0    618.0    807.0    618.0      743.0    618.0    976.0    976.0    635.8
 
-        configured: carousel-fast; lowest mean: carousel-fast
+        configured: carousel-fast; lowest mean: retwis carousel-fast, ycsbt carousel-fast, smallbank carousel-fast
     "#]]
     .assert_eq(&plan.to_string());
     let printed = serde_json::to_value(&plan).unwrap();
     assert_eq!(printed["partitions"][3][0], "Asia");
     let retwis = &printed["forecasts"][0];
     assert_eq!((&retwis["protocol"], &retwis["all"]["p50_ms"]), (&"carousel-fast".into(), &235.0.into()));
+}
+
+#[test]
+fn where_no_region_has_clients_transactions_are_of_all_regions_alike() {
+    let deployment = ready_made("carousel-ec2");
+    let planned = |clients: u32| {
+        let demand = Demand { clients: vec![clients; 5], conflict: 0.0 };
+        crate::plan_transactions(&deployment, MAIN, &demand).unwrap()
+    };
+    let nobody = planned(0);
+    assert_eq!(nobody, planned(1));
+    assert!(nobody.forecasts.iter().all(|row| row.all.mean_ms > 0.0), "{nobody}");
+}
+
+#[test]
+fn each_workload_has_a_lowest_mean_of_its_own() {
+    let deployment = ready_made("carousel-ec2");
+    let mut plan = crate::plan_transactions(&deployment, MAIN, &Demand::of(&deployment)).unwrap();
+    let faster = plan.forecasts.iter_mut().find(|row| (&*row.workload, &*row.protocol) == ("ycsbt", "tapir"));
+    faster.unwrap().all.mean_ms = 250.0;
+    let text = plan.to_string();
+    let last =
+        "configured: carousel-fast; lowest mean: retwis carousel-fast, ycsbt tapir, smallbank carousel-fast";
+    assert_eq!(text.lines().last(), Some(last));
 }
 
 #[test]
@@ -325,6 +387,10 @@ fn the_best_leader_is_the_one_of_the_table() {
     assert_eq!(name(&five), "us-east");
     let known = Known::names(&["sdpaxos"]);
     assert_eq!(name(&five.with_protocol(MAIN, "sdpaxos", &known).unwrap()), "us-west");
+    assert_eq!(
+        [&[] as &[(&str, &str)], &[("f", "1")]].map(|settings| name(&of_curp(settings))),
+        ["asia", "us-east"]
+    );
     // With every replica equally far, the first.
     let even = Matrix::from_fn(&["a", "b", "c"], |_, _| Span::from_millis(5));
     let deployment = Deployment::of_matrix(even, "multipaxos", &[RegionId(2), RegionId(0), RegionId(1)]);

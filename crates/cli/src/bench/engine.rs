@@ -7,7 +7,7 @@ use isochrone_workload::{Kind, Pace, Recorder, Request, Session, Window, Workloa
 use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
 use redis_protocol::resp2::types::OwnedFrame;
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::io::{ErrorKind, Read, Write};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant as SystemInstant};
@@ -79,6 +79,8 @@ struct Connection {
     address: SocketAddr,
     region: usize,
     stream: Option<TcpStream>,
+    /// A connection that is being made again: others go on meanwhile.
+    opening: Option<TcpStream>,
     session: Session,
     random: Random,
     life: u64,
@@ -88,6 +90,7 @@ struct Connection {
     written: usize,
     pending: VecDeque<Pending>,
     next_due: Instant,
+    /// While there is no connection: when what is being made is given up, or where nothing is, another begins.
     retry_at: Instant,
     writable_wanted: bool,
 }
@@ -97,6 +100,8 @@ struct Connection {
 const BACKLOG_MAX: usize = 1_000_000;
 /// How long to wait before a broken connection is tried again.
 const RETRY: Span = Span::from_millis(50);
+/// How long a connection may take to be made.
+const PATIENCE: Span = Span::from_secs(5);
 
 /// Runs a load to its end. `witness` sees every request when it ends; `progress` is told the share that
 /// is done, about ten times a second.
@@ -111,6 +116,7 @@ pub(crate) fn run(
     let now = || Instant::from_nanos(origin.elapsed().as_nanos() as u64);
     let mut seeds = Random::seeded(load.seed);
     let mut connections = Vec::new();
+    let mut silent = BTreeSet::new();
     for number in 0..load.clients {
         let (address, region) = load.endpoints[number as usize % load.endpoints.len()];
         let random = seeds.fork();
@@ -118,6 +124,7 @@ pub(crate) fn run(
             address,
             region,
             stream: None,
+            opening: None,
             session: load.workload.session(number, load.clients, seeds.fork()),
             next_due: Instant::ZERO,
             random,
@@ -130,10 +137,14 @@ pub(crate) fn run(
             retry_at: Instant::ZERO,
             writable_wanted: false,
         };
-        match connection.connect(number as usize, &poll, load) {
-            // A node that is down now may be up later.
-            Err(_) if load.reconnect => {}
-            connected => connected?,
+        // A node that is down now may be up later; it is waited for once, not by each of its connections.
+        if !silent.contains(&address)
+            && let Err(error) = connection.connect(number as usize, &poll, load)
+        {
+            if !load.reconnect {
+                return Err(error);
+            }
+            silent.insert(address);
         }
         connections.push(connection);
     }
@@ -163,9 +174,7 @@ pub(crate) fn run(
                     );
                 }
                 if at < end && at >= connection.retry_at {
-                    connection.retry_at = at + RETRY;
-                    // A refused connection is tried again at `retry_at`; nothing was asked on it.
-                    let _ = connection.connect(number, &poll, load);
+                    connection.reopen(number, &poll, at);
                 }
                 wake = wake.min(connection.retry_at);
             }
@@ -202,6 +211,7 @@ pub(crate) fn run(
         }
         for event in &events {
             let number = event.token().0;
+            connections[number].opened(number, &poll, load, now());
             if event.is_readable() || event.is_read_closed() || event.is_error() {
                 connections[number].read(&mut scratch, load, &now, &mut measured, &mut witness)?;
             }
@@ -226,13 +236,53 @@ pub(crate) fn run(
 }
 
 impl Connection {
+    /// Connects, and waits for it: before a run nobody else is kept waiting.
     fn connect(&mut self, number: usize, poll: &Poll, load: &Load) -> anyhow::Result<()> {
-        let stream = std::net::TcpStream::connect_timeout(&self.address, Duration::from_secs(5))
+        let patience = Duration::from_nanos(PATIENCE.as_nanos());
+        let stream = std::net::TcpStream::connect_timeout(&self.address, patience)
             .with_context(|| format!("cannot connect to {}; is anything listening there?", self.address))?;
         stream.set_nonblocking(true)?;
         stream.set_nodelay(true)?;
         let mut stream = TcpStream::from_std(stream);
         poll.registry().register(&mut stream, Token(number), Interest::READABLE)?;
+        self.begin(stream, load);
+        Ok(())
+    }
+
+    /// Begins to connect again, or gives up what has begun; nothing was asked on it.
+    fn reopen(&mut self, number: usize, poll: &Poll, at: Instant) {
+        self.retry_at = at + RETRY;
+        if self.opening.take().is_some() {
+            return;
+        }
+        let Ok(mut stream) = TcpStream::connect(self.address) else { return };
+        if poll.registry().register(&mut stream, Token(number), Interest::WRITABLE).is_ok() {
+            self.opening = Some(stream);
+            self.retry_at = at + PATIENCE;
+        }
+    }
+
+    /// Takes what was being made if it stands now; what has failed is tried again later.
+    fn opened(&mut self, number: usize, poll: &Poll, load: &Load, at: Instant) {
+        let Some(mut stream) = self.opening.take() else { return };
+        let stands = match stream.take_error() {
+            Ok(None) => stream.peer_addr().map(drop),
+            Ok(Some(error)) | Err(error) => Err(error),
+        };
+        let ready = stands.and_then(|()| {
+            stream.set_nodelay(true)?;
+            poll.registry().reregister(&mut stream, Token(number), Interest::READABLE)
+        });
+        match ready {
+            Ok(()) => self.begin(stream, load),
+            // It was woken for nothing.
+            Err(error) if error.kind() == ErrorKind::NotConnected => self.opening = Some(stream),
+            Err(_) => self.retry_at = at + RETRY,
+        }
+    }
+
+    /// Another life, on a connection that stands.
+    fn begin(&mut self, stream: TcpStream, load: &Load) {
         self.stream = Some(stream);
         self.life += 1;
         self.inbox = Inbox::default();
@@ -252,7 +302,6 @@ impl Connection {
                 greeting: true,
             });
         }
-        Ok(())
     }
 
     /// Puts in what is due.
@@ -435,5 +484,76 @@ impl Connection {
                 reply: None,
             });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    /// Answers OK to whatever comes, on each connection so often.
+    fn server(answers: usize) -> SocketAddr {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let address = listener.local_addr().unwrap();
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let mut stream = stream.unwrap();
+                std::thread::spawn(move || {
+                    // One command is under way at a time, and short enough to come as a whole.
+                    let mut scratch = [0; 1 << 12];
+                    for _ in 0..answers {
+                        if !stream.read(&mut scratch).is_ok_and(|count| count > 0) {
+                            return;
+                        }
+                        // A client that has gone shows at the next read.
+                        let _ = stream.write_all(b"+OK\r\n");
+                    }
+                });
+            }
+        });
+        address
+    }
+
+    fn load(endpoints: &[SocketAddr]) -> Load {
+        Load {
+            endpoints: endpoints.iter().copied().zip(0..).collect(),
+            clients: endpoints.len() as u32,
+            pipeline: 1,
+            pace: Pace::Closed { think: Span::ZERO },
+            workload: Workload::named("set").unwrap(),
+            duration: Span::from_secs(1),
+            seed: 0,
+            auth: None,
+            reconnect: true,
+        }
+    }
+
+    #[test]
+    fn a_connection_that_broke_is_made_again() {
+        let mut lives = 0;
+        let measured = run(&load(&[server(10)]), |seen| lives = lives.max(seen.life), |_| {}).unwrap();
+        assert!(lives >= 3, "{lives} lives");
+        assert!(measured.recorder.operations() >= 10, "{} operations", measured.recorder.operations());
+    }
+
+    /// On Linux nobody answers who connects where too many others are waiting to be accepted.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn while_one_endpoint_does_not_answer_the_others_are_asked() {
+        use socket2::{Domain, Socket, Type};
+        let full = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        full.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
+        full.listen(0).unwrap();
+        let silent = full.local_addr().unwrap().as_socket().unwrap();
+        let mut waiting = Vec::new();
+        let soon = Duration::from_millis(200);
+        while let Ok(stream) = std::net::TcpStream::connect_timeout(&silent, soon) {
+            waiting.push(stream);
+            assert!(waiting.len() < 100, "all are taken");
+        }
+        let measured = run(&load(&[server(usize::MAX), silent]), |_| {}, |_| {}).unwrap();
+        assert!(measured.recorder.operations() > 50, "{} operations", measured.recorder.operations());
+        assert_eq!((measured.errors, measured.unknown), (0, 0));
     }
 }

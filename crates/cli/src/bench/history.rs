@@ -1,28 +1,34 @@
 //! What a load saw, as a history that `isochrone check` reads.
 
 use super::engine::Seen;
-use anyhow::Context;
+use crate::Usage;
+use crate::output::{create, unwritable, writable};
 use isochrone_check::{Operation, Outcome, Value, Writer};
 use isochrone_core::command;
 use isochrone_workload::described;
 use redis_protocol::resp2::types::OwnedFrame;
 use std::fs::File;
 use std::io::BufWriter;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// A history file that is being written.
 pub(crate) struct Recording {
-    writer: Writer<BufWriter<File>>,
+    path: PathBuf,
+    /// Nothing before the first request: a run that reaches nobody leaves the file that is there.
+    writer: Option<Writer<BufWriter<File>>>,
     /// Records that were there before the run.
     loaded: u64,
-    failed: Option<anyhow::Error>,
+    failed: Option<Usage>,
 }
 
 impl Recording {
-    /// Makes the file, replacing one that is there.
-    pub(crate) fn create(path: &Path) -> anyhow::Result<Recording> {
-        let file = crate::output::create(path)?;
-        Ok(Recording { writer: Writer::new(BufWriter::new(file)), loaded: 0, failed: None })
+    /// Of what is to come, in a file that replaces one that is there.
+    ///
+    /// # Errors
+    /// A path that cannot be written.
+    pub(crate) fn at(path: &Path) -> Result<Recording, Usage> {
+        writable(path)?;
+        Ok(Recording { path: path.to_owned(), writer: None, loaded: 0, failed: None })
     }
 
     /// Puts a request down. A failure is kept and told at the end.
@@ -74,18 +80,28 @@ impl Recording {
     }
 
     fn write(&mut self, operation: &Operation) {
-        if self.failed.is_none()
-            && let Err(error) = self.writer.write(operation)
-        {
-            self.failed = Some(error.into());
+        if self.failed.is_none() {
+            self.failed = self.put(operation).err();
         }
     }
 
+    fn put(&mut self, operation: &Operation) -> Result<(), Usage> {
+        let writer = match &mut self.writer {
+            Some(writer) => writer,
+            None => self.writer.insert(Writer::new(BufWriter::new(create(&self.path)?))),
+        };
+        writer.write(operation).map_err(|cause| unwritable(&self.path, &cause))
+    }
+
     /// Ends the file.
-    pub(crate) fn finish(mut self) -> anyhow::Result<()> {
-        match self.failed {
-            Some(error) => Err(error.context("the history is not whole")),
-            None => self.writer.flush().context("the history is not whole"),
+    ///
+    /// # Errors
+    /// It is not whole.
+    pub(crate) fn finish(self) -> Result<(), Usage> {
+        match (self.failed, self.writer) {
+            (Some(wrong), _) => Err(wrong),
+            (None, Some(mut writer)) => writer.flush().map_err(|cause| unwritable(&self.path, &cause)),
+            (None, None) => Ok(()),
         }
     }
 }
@@ -105,5 +121,48 @@ fn value(frame: &OwnedFrame) -> Value {
         OwnedFrame::SimpleString(bytes) | OwnedFrame::BulkString(bytes) => text(bytes),
         OwnedFrame::Error(error) => Value::Error(error.to_string()),
         OwnedFrame::Array(frames) => Value::List(frames.iter().map(value).collect()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use isochrone_workload::Workload;
+
+    /// What makes one record exist.
+    fn one() -> command::Operation {
+        let mut workload = Workload::named("set").unwrap();
+        workload.records = 1;
+        let mut batches = workload.load();
+        let one = batches.next().expect("even a single record is loaded");
+        assert!(batches.next().is_none());
+        one
+    }
+
+    #[test]
+    fn a_run_that_reaches_nobody_leaves_the_file_that_is_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("history.jsonl");
+        std::fs::write(&path, "of an earlier run").unwrap();
+        Recording::at(&path).unwrap().finish().unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "of an earlier run");
+        let mut recording = Recording::at(&path).unwrap();
+        recording.loaded(7, &one());
+        recording.finish().unwrap();
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert!(text.starts_with("{\"client\":7,") && text.lines().count() == 1, "{text}");
+    }
+
+    /// Linux has a file that is always full.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_history_that_cannot_be_written_is_named() {
+        if !Path::new("/dev/full").exists() {
+            return;
+        }
+        let mut recording = Recording::at(Path::new("/dev/full")).unwrap();
+        recording.loaded(0, &one());
+        let wrong = recording.finish().unwrap_err().to_string();
+        assert!(wrong.starts_with("/dev/full: cannot be written: No space left"), "{wrong}");
     }
 }

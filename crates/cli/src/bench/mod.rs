@@ -7,7 +7,7 @@ pub(crate) mod transactions;
 pub(crate) mod wire;
 
 use crate::arguments::{Bench, Format};
-use crate::output::{Row, bar, print_json, print_text, table};
+use crate::output::{Row, apart, bar, print_json, print_text, table};
 use crate::sim::RATE_MAX;
 use crate::{Status, Usage, protocols};
 use anyhow::{Context, bail};
@@ -40,6 +40,9 @@ struct Report {
 
 /// Runs the verb.
 pub(crate) fn run(arguments: Bench) -> anyhow::Result<Status> {
+    if let (Some(file), Some(history)) = (&arguments.file, &arguments.history) {
+        apart(file, "history", history)?;
+    }
     let mut workload = match Workload::named(&arguments.workload) {
         Ok(workload) => workload,
         Err(unknown) => match isochrone_workload::transactions::Workload::named(&arguments.workload) {
@@ -74,10 +77,10 @@ pub(crate) fn run(arguments: Bench) -> anyhow::Result<Status> {
         auth: auth(&arguments),
         reconnect: arguments.reconnect,
     };
-    let mut recorder = arguments.history.as_deref().map(history::Recording::create).transpose()?;
+    let mut recorder = arguments.history.as_deref().map(history::Recording::at).transpose()?;
     // One by one: together they may be larger than this machine.
     let mut batches = load.workload.load().peekable();
-    if batches.peek().is_some() && arguments.records != Some(1) {
+    if batches.peek().is_some() {
         let (address, _) = load.endpoints[0];
         let batches = batches.inspect(|batch| {
             if let Some(recorder) = &mut recorder {
@@ -204,7 +207,7 @@ impl Targets {
 
     fn of_deployment(deployment: &Deployment) -> anyhow::Result<Targets> {
         let names = deployment.regions().iter().map(|region| region.name.clone()).collect();
-        let keyspace = deployment.keyspace(deployment.choose_keyspace(None)?);
+        let keyspace = deployment.keyspace(deployment.redis_keyspace());
         let replicas = isochrone_plan::servers(deployment, keyspace);
         let floors = deployment
             .regions()

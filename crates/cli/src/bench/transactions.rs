@@ -3,7 +3,7 @@
 //! All clients are tasks of one thread. A client has one connection, to one node, and one transaction under way.
 
 use crate::arguments::{Bench, Format};
-use crate::output::{bar, create, print_json, print_text};
+use crate::output::{bar, create, print_json, print_text, unwritable, writable};
 use crate::transactions::{Shown, size};
 use crate::{Status, Usage, protocols};
 use anyhow::{Context, bail};
@@ -342,8 +342,9 @@ pub(super) fn bench(arguments: &Bench, mut workload: Workload) -> anyhow::Result
         auth: super::auth(arguments),
         history: arguments.history.is_some(),
     };
-    let history =
-        arguments.history.as_deref().map(|path| Ok::<_, Usage>((path, create(path)?))).transpose()?;
+    if let Some(path) = &arguments.history {
+        writable(path)?;
+    }
     let shown = bar("measuring", 1000);
     let measured = drive(&load, |Progress { share, committed }| {
         shown.set_position((share * 1000.0) as u64);
@@ -351,8 +352,9 @@ pub(super) fn bench(arguments: &Bench, mut workload: Workload) -> anyhow::Result
         true
     })?;
     shown.finish_and_clear();
-    if let Some((path, file)) = history {
-        measured.history.write(BufWriter::new(file)).with_context(|| format!("{}", path.display()))?;
+    if let Some(path) = &arguments.history {
+        let file = BufWriter::new(create(path)?);
+        measured.history.write(file).map_err(|cause| unwritable(path, &cause))?;
     }
     let names: Vec<_> = targets.names.iter().map(String::as_str).collect();
     let seconds = measured.figures.recorder().window().length().as_secs_f64();

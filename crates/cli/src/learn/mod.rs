@@ -9,7 +9,7 @@ mod predict;
 mod told;
 mod train;
 
-use crate::output::{bar, say};
+use crate::output::{apart, bar, say};
 use crate::{Status, Usage};
 use anyhow::bail;
 use arguments::{Base, Care, Input, Label, Learn, Lists, Verb};
@@ -20,7 +20,6 @@ use isochrone_learn::tasks::NotPairs;
 use isochrone_learn::write::Target;
 use isochrone_learn::{DataError, Dataset};
 use std::num::NonZeroUsize;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 /// Runs the verb.
@@ -43,21 +42,6 @@ pub(crate) fn is_usage(error: &anyhow::Error) -> bool {
         || error.is::<isochrone_learn::plan::file::PlanFileError>()
         || error.is::<isochrone_learn::plan::PlanMismatch>()
         || error.is::<isochrone_learn::generate::RecipeError>()
-}
-
-/// Refuses to write over what is read, which may be - for standard input.
-fn apart(read: &Path, flag: &str, written: &Path) -> anyhow::Result<()> {
-    let read = if read == Path::new("-") { Path::new("/dev/stdin") } else { read };
-    if let (Ok(one), Ok(other)) = (read.metadata(), written.metadata())
-        && other.is_file()
-        && (one.dev(), one.ino()) == (other.dev(), other.ino())
-    {
-        bail!(Usage(format!(
-            "--{flag} {}: this is the file that is read from\n  write to another one",
-            written.display()
-        )));
-    }
-    Ok(())
 }
 
 /// Refuses a place that nothing can be written to, before what is to be written there takes its time.

@@ -11,7 +11,7 @@ use super::published::{self, Finding, Measure};
 use super::{Drawing, Published, Row, Wanted};
 use crate::chart::Curves;
 pub(super) use beside::Beside;
-use beside::System;
+use beside::{NO_REDIS, System};
 use isochrone_core::{KeyspaceId, Quorums, RegionId, Span, key_hash};
 use isochrone_replication::curp::witness::{STALE_ROUNDS, Shape};
 use machine::{hot_share, overflows};
@@ -21,9 +21,7 @@ pub(super) fn run(wanted: Wanted<'_>, lab: &mut Lab) -> anyhow::Result<Vec<Row>>
     let mut rows = published::rows("reference/published/curp.csv", text, MEASURES, wanted, lab)?;
     let ids = WAYS.map(|ways| (format!("overflow-{ways}"), ways)).into_iter();
     rows.extend(ids.filter(|(id, _)| wanted(id)).map(|(id, ways)| overflow(id, ways)));
-    if Beside::there_is_redis() {
-        rows.extend(lab.beside.rows(wanted)?);
-    }
+    rows.extend(lab.beside.rows(wanted)?);
     Ok(rows)
 }
 
@@ -223,9 +221,7 @@ fn beside_redis(
     measure: impl FnOnce(&mut Beside) -> anyhow::Result<f64>,
 ) -> anyhow::Result<Finding> {
     if !Beside::there_is_redis() {
-        return Ok(Finding::Not(
-            "there is no redis-server on the PATH to stand beside (Debian: redis-server)",
-        ));
+        return Ok(Finding::Not(NO_REDIS));
     }
     Ok(Finding::Told(measure(&mut lab.beside)?, format!("{note}; real servers on this machine")))
 }

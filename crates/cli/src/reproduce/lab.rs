@@ -133,6 +133,8 @@ pub(super) struct Lab {
     pub(super) beside: super::curp::Beside,
     /// The figure that is asked for.
     figure: String,
+    /// Whether it needs a protocol that is not in this program.
+    lacking: bool,
     progress: Option<ProgressBar>,
 }
 
@@ -145,6 +147,7 @@ impl Lab {
     /// The next figure.
     pub(super) fn begin(&mut self, id: &str) {
         id.clone_into(&mut self.figure);
+        self.lacking = false;
         if let Some(progress) = &self.progress {
             progress.set_message(id.to_owned());
             progress.inc(1);
@@ -154,6 +157,16 @@ impl Lab {
     /// The figure that is asked for, where one measure is that of many.
     pub(super) fn figure(&self) -> &str {
         &self.figure
+    }
+
+    /// A protocol that the figure needs is not in this program.
+    pub(super) fn lack(&mut self) {
+        self.lacking = true;
+    }
+
+    /// Whether that is so.
+    pub(super) fn lacks(&self) -> bool {
+        self.lacking
     }
 
     /// No more is asked for.
@@ -180,7 +193,10 @@ impl Lab {
     ) -> anyhow::Result<Option<Rc<Outcome>>> {
         let known = protocols::known();
         let found = protocols::ALL.iter().find(|entry| entry.name == experiment.protocol);
-        let Some(Runs::Commands { trial, .. }) = found.map(|entry| &entry.runs) else { return Ok(None) };
+        let Some(Runs::Commands { trial, .. }) = found.map(|entry| &entry.runs) else {
+            self.lack();
+            return Ok(None);
+        };
         let key = format!("{record:?} {experiment:?}");
         if let Some(outcome) = self.done.get(&key) {
             return Ok(Some(outcome.clone()));

@@ -13,12 +13,13 @@ mod transactions;
 
 use crate::arguments::{Format, Reproduce};
 use crate::chart::{self, Bars, Curves};
-use crate::output::{print_json, print_text, write};
+use crate::output::{make_directory, print_json, print_text, write};
 use crate::{Status, Usage};
 use anyhow::{Context, bail};
 use lab::Lab;
 use serde::Serialize;
 use std::fmt::Write;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// One figure. `published` is what the source states (for the self-check: what arithmetic says), `ratio` is
 /// measured over published.
@@ -143,7 +144,7 @@ pub(crate) fn run(arguments: Reproduce) -> anyhow::Result<Status> {
     };
     if let Some(folder) = &arguments.svg {
         // Before the work, which may take minutes.
-        std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        make_directory("svg", folder)?;
     }
     let rows = (evaluation.run)(&wanted, &mut lab)?;
     if rows.is_empty() {
@@ -165,6 +166,18 @@ pub(crate) fn run(arguments: Reproduce) -> anyhow::Result<Status> {
         Format::Text => print_text(&table(&rows))?,
     }
     Ok(if rows.iter().any(|row| row.missed) { Status::Failed } else { Status::Held })
+}
+
+/// From now on a signal has `end` put away what is held, and ends this process. Only one can be in a process.
+fn when_interrupted<T: Send + 'static>(held: &Arc<Mutex<T>>, end: fn(&mut T)) -> anyhow::Result<()> {
+    let held = held.clone();
+    ctrlc::set_handler(move || {
+        let mut held = held.lock().unwrap_or_else(PoisonError::into_inner);
+        end(&mut held);
+        // With the lock: nothing more is begun.
+        std::process::exit(130);
+    })
+    .context("signals cannot be heard")
 }
 
 fn table(rows: &[Row]) -> String {

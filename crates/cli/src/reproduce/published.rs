@@ -28,9 +28,12 @@ pub(super) enum Finding {
     Told(f64, String),
     /// It was measured, and is not what it should be, which nothing explains; with how it was measured.
     Unmet(f64, String),
+    /// It was to be measured, and for this reason there is nothing to show.
+    Nothing(String),
     /// What the source found at some place was looked for, and is at none here.
     Nowhere(String),
-    /// A protocol that it needs is not in this program: the row is left out.
+    /// There is nothing to show: because a protocol that it needs is not in this program, and then the row is left out; else
+    /// no run gave a figure that was to be measured.
     Absent,
     /// It cannot be measured, for this reason.
     Not(&'static str),
@@ -87,11 +90,13 @@ pub(super) fn rows(
         let measure = measure.with_context(|| format!("{file}: nothing is said of {}", figure.id))?;
         let finding = (measure.find)(lab).with_context(|| format!("{file}, {}", figure.id))?;
         let explained = matches!(finding, Finding::Told(..));
-        let unmet = matches!(finding, Finding::Unmet(..));
+        let unmet = matches!(finding, Finding::Unmet(..) | Finding::Nothing(_) | Finding::Absent);
         let (measured, mut note) = match finding {
-            Finding::Absent => continue,
+            Finding::Absent if lab.lacks() => continue,
+            Finding::Absent => (None, "nothing was measured: no run gave a figure".to_owned()),
             Finding::Measured(measured) => (Some(measured), measure.note.to_owned()),
             Finding::Told(measured, note) | Finding::Unmet(measured, note) => (Some(measured), note),
+            Finding::Nothing(reason) => (None, format!("nothing was measured: {reason}")),
             Finding::Nowhere(note) => (None, format!("not found: {note}")),
             Finding::Not(reason) => (None, format!("not measured: {reason}")),
         };
@@ -145,5 +150,36 @@ pub(super) fn covers(file: &str, text: &str, measures: &[Measure]) {
     }
     for measure in measures {
         assert!(figures.iter().any(|figure| matches(measure, &figure.id)), "{file}: {}", measure.id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The only row of a file with one figure, found so.
+    fn row(find: fn(&mut Lab) -> anyhow::Result<Finding>) -> Option<Row> {
+        let text = "id,setting,system,metric,value,unit,note\nX-1,wide,CURP,latency,10,ms,\n";
+        let measure = Measure { id: "X-1", find, note: "why it may be off" };
+        let rows = rows("x.csv", text, &[measure], &|_| true, &mut Lab::default()).unwrap();
+        assert!(rows.len() <= 1);
+        rows.into_iter().next()
+    }
+
+    #[test]
+    fn what_gave_no_figure_is_missed_unless_its_protocol_is_not_in_this_program() {
+        let plain = row(|_| Ok(Finding::from(Some(10.5)))).unwrap();
+        assert_eq!((plain.measured, plain.missed), (Some(10.5), false));
+        let nothing = row(|_| Ok(Finding::from(None))).unwrap();
+        assert_eq!((nothing.measured, nothing.ratio, nothing.missed), (None, None, true));
+        assert_eq!(nothing.note, "nothing was measured: no run gave a figure");
+        let told = row(|_| Ok(Finding::Nothing("it never came".to_owned()))).unwrap();
+        assert_eq!((told.measured, told.missed), (None, true));
+        assert_eq!(told.note, "nothing was measured: it never came");
+        let unknown = row(|lab| {
+            lab.lack();
+            Ok(Finding::from(None))
+        });
+        assert!(unknown.is_none());
     }
 }

@@ -135,10 +135,13 @@ impl Lab {
     /// What came of an experiment with transactions; nothing where its protocol is not in this program.
     pub(super) fn transactions(&mut self, experiment: &Experiment) -> anyhow::Result<Option<Rc<Outcome>>> {
         let key = format!("{experiment:?}");
-        if let Some(outcome) = self.transacted.get(&key) {
-            return Ok(outcome.clone());
+        let outcome = match self.transacted.get(&key) {
+            Some(known) => known.clone(),
+            None => experiment.run().with_context(|| format!("{experiment:?}"))?.map(Rc::new),
+        };
+        if outcome.is_none() {
+            self.lack();
         }
-        let outcome = experiment.run().with_context(|| format!("{experiment:?}"))?.map(Rc::new);
         self.transacted.insert(key, outcome.clone());
         Ok(outcome)
     }

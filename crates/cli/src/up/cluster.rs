@@ -85,7 +85,7 @@ impl Cluster {
     ) -> anyhow::Result<Cluster> {
         let deployment = Arc::new(deployment.on_one_machine());
         let protocols = protocols::served();
-        let keyspace = deployment.choose_keyspace(None)?;
+        let keyspace = deployment.redis_keyspace();
         let guarantee = protocols.place(&deployment, deployment.keyspace(keyspace), NodeId(0))?.guarantee;
         let emulation = Emulation::new(deployment.nodes().len(), |from, to| Delay {
             one_way: deployment.one_way(from, to),
@@ -222,6 +222,11 @@ impl Cluster {
         self.seats.iter().all(|seat| seat.failed)
     }
 
+    /// Whether a node has ended by itself, and was not started again.
+    pub(crate) fn failed(&self) -> bool {
+        self.seats.iter().any(|seat| seat.failed)
+    }
+
     /// Ends the nodes of a region as SIGKILL would.
     pub(crate) fn kill(&mut self, index: usize) -> String {
         let name = self.name(&self.places[index]).to_owned();
@@ -321,8 +326,9 @@ impl Cluster {
         format!("{name}: asked to lead")
     }
 
-    /// Stops every node in order and waits.
-    pub(crate) fn stop(mut self) {
+    /// Stops every node in order and waits; whether all of them ended as they should, and none has before.
+    pub(crate) fn stop(mut self) -> bool {
+        let mut well = !self.failed();
         for seat in &self.seats {
             if let Some(handle) = &seat.handle {
                 // All hear it before the first is waited for: a majority must not be missed by the last.
@@ -334,8 +340,10 @@ impl Cluster {
                 && let Err(error) = handle.stop()
             {
                 say(format_args!("isochrone: {}: {error}", self.deployment.node(seat.node).name));
+                well = false;
             }
         }
+        well
     }
 
     fn name(&self, place: &Place) -> &str {
@@ -532,4 +540,35 @@ fn redis_socket(deployment: &Deployment, place: &Place, first: u16) -> anyhow::R
         ))
         .into()
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_that_ends_by_itself_is_told_and_is_a_failure_until_it_is_started_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let deployment = super::super::tests::near(folder.path(), "2pc");
+        let mut cluster =
+            Cluster::start(deployment, 0, folder.path().join("data"), Duration::from_secs(1)).unwrap();
+        let end = |cluster: &mut Cluster| {
+            cluster.seats[1].handle.as_ref().unwrap().orders().send(Control::Stop).unwrap();
+            let start = Instant::now();
+            while !cluster.failed() {
+                // Who looks takes note of nodes that have ended.
+                cluster.look();
+                assert!(start.elapsed() < Duration::from_secs(60), "it has not ended");
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            assert_eq!(cluster.note().as_deref(), Some("south: it has stopped"));
+        };
+        assert!(!cluster.failed());
+        end(&mut cluster);
+        assert!(!cluster.ready() && !cluster.lost());
+        assert_eq!(cluster.restart(1), "South: started again, from its journal");
+        assert!(!cluster.failed());
+        end(&mut cluster);
+        assert!(!cluster.stop());
+    }
 }

@@ -41,7 +41,7 @@ pub(crate) fn run(arguments: Up) -> anyhow::Result<Status> {
         None => Deployment::five_regions(),
     };
     if let Some(protocol) = protocol {
-        let keyspace = deployment.choose_keyspace(None)?;
+        let keyspace = deployment.redis_keyspace();
         deployment = deployment.with_protocol(keyspace, &protocol, &protocols::known())?;
     }
     let plain = plain || format == Format::Json || !std::io::stdout().is_terminal();
@@ -57,11 +57,11 @@ pub(crate) fn run(arguments: Up) -> anyhow::Result<Status> {
         (true, format) => lines(&mut cluster, &stop, period, format),
         (false, _) => table(&mut cluster, &stop, period),
     };
-    cluster.stop();
+    let status = if cluster.stop() { Status::Held } else { Status::Failed };
     match done {
         // Whoever reads the lines may stop early (`| head`): then there is nobody left to run for.
-        Err(error) if broken_pipe(&error) => Ok(Status::Held),
-        done => done.map(|()| Status::Held),
+        Err(error) if broken_pipe(&error) => Ok(status),
+        done => done.map(|()| status),
     }
 }
 
@@ -103,12 +103,23 @@ impl Home {
 }
 
 /// Lines for pipes. The first says that every region serves.
+///
+/// # Errors
+/// They will not all, or not within the period.
 fn lines(cluster: &mut Cluster, stop: &Stop, period: Option<Duration>, format: Format) -> anyhow::Result<()> {
+    let end = period.map(|period| Instant::now() + period);
     while !cluster.ready() {
-        if stop.within(GLANCE) {
+        tell(cluster)?;
+        if cluster.failed() {
+            bail!("a node has ended before all regions served");
+        }
+        if end.is_some_and(|end| Instant::now() >= end) {
+            bail!("not all regions serve yet, and --for is over; give it more time");
+        }
+        let left = end.map_or(GLANCE, |end| end.saturating_duration_since(Instant::now()));
+        if stop.within(GLANCE.min(left)) {
             return Ok(());
         }
-        tell(cluster)?;
     }
     let view = cluster.look();
     match format {
@@ -120,9 +131,7 @@ fn lines(cluster: &mut Cluster, stop: &Stop, period: Option<Duration>, format: F
         })?,
         Format::Text => put(&plain::greeting(&view, &cluster.doors()))?,
     }
-    let start = Instant::now();
-    let end = period.map(|period| start + period);
-    let mut next = start + LINES;
+    let mut next = Instant::now() + LINES;
     loop {
         let until = end.map_or(next, |end| end.min(next));
         if stop.within(until.saturating_duration_since(Instant::now())) || end.is_some_and(|end| end < next) {

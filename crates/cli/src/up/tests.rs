@@ -21,7 +21,7 @@ const STEP: u64 = 60;
 const REGIONS: [&str; 5] = ["North", "South", "East", "West", "Middle"];
 
 /// Five regions some milliseconds apart, five partitions with three replicas each.
-fn near(folder: &Path, protocol: &str) -> Deployment {
+pub(super) fn near(folder: &Path, protocol: &str) -> Deployment {
     let mut text = "cluster = \"near\"\n[network]\nrtt = \"near.csv\"\n".to_owned();
     let mut table = format!("region,{}\n", REGIONS.join(","));
     for (from, region) in REGIONS.into_iter().enumerate() {
@@ -129,7 +129,7 @@ fn nobody_is_given_the_ports_of_a_region_that_is_down() {
     for address in ports {
         TcpStream::connect(address).unwrap();
     }
-    cluster.stop();
+    assert!(cluster.stop(), "all nodes end in order");
 }
 
 #[test]

@@ -979,6 +979,21 @@ fn regions_collect_and_a_centre_learns_what_one_thread_would() {
     let (status, said) = learn(folder, &["global", five, &data, "--center", "Mars"]);
     assert_eq!(status, 2, "{said}");
     assert!(said.contains("--center Mars: no region is called so; there are US West, "), "{said}");
+    // Nobody is served: that nodes are reached from elsewhere asks for no certificates.
+    let open = at(folder, "open.toml");
+    let node = |name: &str| {
+        let (region, listen) = (name.to_uppercase(), format!("10.0.0.1:{}", 7000 + name.len()));
+        format!(
+            "[[region]]\nname = \"{region}\"\n[[node]]\nname = \"{name}\"\nregion = \"{region}\"\nlisten = \"{listen}\"\n"
+        )
+    };
+    let keyspace = "[[keyspace]]\nname = \"main\"\nprotocol = \"multipaxos\"\nreplication = 1\n";
+    let text =
+        format!("cluster = \"open\"\n[network]\nrtt = \"open.csv\"\n{}{}{keyspace}", node("r"), node("ss"));
+    fs::write(&open, text).unwrap();
+    fs::write(at(folder, "open.csv"), "region,R,SS\nR,0,9\nSS,9,0\n").unwrap();
+    let (status, said) = learn(folder, &["global", &open, &data, "--center", "Mars"]);
+    assert!(status == 2 && said.contains("no region is called so; there are R, SS"), "{said}");
     let (status, said) = learn(folder, &["global", five, &data, "--lose", "95"]);
     assert!(status == 2 && said.contains("--lose 95: a share is from 0 to 90 percent"), "{said}");
 }

@@ -55,7 +55,7 @@ fn ask(client: &mut Client, words: &[&str]) -> Reply {
 #[test]
 fn every_region_serves_what_any_has_written() {
     let folder = tempfile::tempdir().unwrap();
-    let Up { mut process, doors, start, .. } = up(folder.path(), &["--for", "3s"]);
+    let Up { mut process, doors, start, .. } = up(folder.path(), &["--for", "8s"]);
     let mut clients: Vec<_> = doors.iter().map(|door| client(*door)).collect();
     for index in 0..clients.len() {
         let (key, value) = (format!("city:{index}"), format!("Lisbon {index}"));
@@ -150,15 +150,37 @@ fn a_signal_ends_it_in_order_and_data_is_kept_where_it_was_asked_for() {
 #[test]
 fn plain_text_says_where_to_connect() {
     let folder = tempfile::tempdir().unwrap();
-    let config = near(folder.path());
-    let words = ["up", "--plain", "--port", "0", "--for", "10ms", "--config", config.to_str().unwrap()];
-    let (status, out, err) = outcome(words);
-    assert_eq!(status, 0, "{err}");
+    let mut command = isochrone(["up", "--plain", "--port", "0", "--config"]);
+    command.arg(near(folder.path()));
+    let mut process = Process::start(command);
+    let mut out = String::new();
+    while !out.contains("try: redis-cli -p ") {
+        let Some(line) = process.line() else { panic!("no greeting: {out}") };
+        out += &format!("{line}\n");
+    }
     assert!(
         out.starts_with("near: keyspace main, multipaxos, linearizable\n  North  redis 127.0.0.1:"),
         "{out}"
     );
-    assert!(out.contains("try: redis-cli -p ") && out.contains("whole run: 0 operations"), "{out}");
+    process.signal("TERM");
+    let rest: Vec<String> = std::iter::from_fn(|| process.line()).collect();
+    assert!(rest.last().is_some_and(|line| line.starts_with("whole run: 0 operations")), "{rest:?}");
+    assert_eq!(process.end(), Some(0));
+}
+
+#[test]
+fn where_not_all_regions_serve_in_time_it_ends_all_the_same() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = near(folder.path());
+    // No majority has heard of another by then.
+    let far = "region,North,South,East\nNorth,0,4000,4000\nSouth,4000,0,4000\nEast,4000,4000,0\n";
+    fs::write(folder.path().join("near.csv"), far).unwrap();
+    for more in [&[] as &[&str], &["--format", "json"]] {
+        let words = ["up", "--plain", "--port", "0", "--for", "100ms", "--config", config.to_str().unwrap()];
+        let (status, out, err) = outcome([&words[..], more].concat());
+        assert_eq!((status, out.as_str()), (1, ""), "{err}");
+        assert!(err.contains("not all regions serve yet, and --for is over"), "{err}");
+    }
 }
 
 #[test]

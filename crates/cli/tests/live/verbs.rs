@@ -284,8 +284,12 @@ fn curp_stands_beside_a_real_redis_where_there_is_one() {
     let done = isochrone(words).env("PATH", "").output().unwrap();
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
     let rows: Value = serde_json::from_slice(&done.stdout).unwrap();
-    assert_eq!(rows.as_array().unwrap().len(), 1, "{rows}");
-    assert!(rows[0]["note"].as_str().unwrap().contains("there is no redis-server on the PATH"), "{rows}");
+    assert_eq!(rows.as_array().unwrap().len(), 6, "{rows}");
+    for row in rows.as_array().unwrap() {
+        let note = row["note"].as_str().unwrap();
+        assert!(note.contains("not measured: there is no redis-server on the PATH"), "{row}");
+        assert!(row["measured"].is_null(), "{row}");
+    }
 
     if !there_is_redis() {
         return;
@@ -323,6 +327,57 @@ fn an_interrupted_comparison_leaves_no_server_behind() {
     assert_eq!(process.end(), Some(130));
     assert_eq!(processes_of(folder.path()), 0);
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn data_that_was_made_to_be_read_goes_where_the_program_is_interrupted() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = isochrone(["reproduce", "cop", "--only", "COP-E4-c"]);
+    command.env("TMPDIR", folder.path());
+    let mut process = Process::start(command);
+    let made = || std::fs::read_dir(folder.path()).unwrap().filter_map(Result::ok);
+    until("data is written", || made().any(|entry| entry.path().join("data").exists()).then_some(()));
+    process.signal("TERM");
+    assert_eq!(process.end(), Some(130));
+    assert_eq!(made().count(), 0);
+}
+
+/// Of a path that cannot be written nothing is asked before it is said; nor is what is read written over.
+#[test]
+fn what_is_read_stays_and_what_cannot_be_made_is_said_first() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (file, link) = (path("one.toml"), path("link.svg"));
+    let text = format!(
+        "cluster = \"one\"\n[[region]]\nname = \"R\"\n[[node]]\nname = \"n\"\nregion = \"R\"\nredis = \"{}\"\n\
+         [[keyspace]]\nname = \"main\"\nprotocol = \"multipaxos\"\n[network]\nlan_rtt = \"1ms\"\n",
+        addresses(1)[0]
+    );
+    std::fs::write(&file, &text).unwrap();
+    std::os::unix::fs::symlink(&file, &link).unwrap();
+    let below = format!("{file}/plots");
+    let cases: &[(&[&str], &str)] = &[
+        (&["plan", &file, "--svg", &file], "one.toml: this is the file that is read from"),
+        (&["plan", &file, "--svg", &link], "--svg"),
+        (&["sim", &file, "--history", &link], "link.svg: this is the file that is read from"),
+        (&["sim", &file, "--trace-svg", &file], "--trace-svg"),
+        (&["bench", &file, "--history", &file], "--history"),
+        (&["bench", &file, "--history", &below], "plots: cannot be written: Not a directory"),
+        (&["reproduce", "self-check", "--svg", &below], "plots: cannot make the directory: Not a directory"),
+    ];
+    for (words, expected) in cases {
+        let (status, out, err) = outcome(*words);
+        assert_eq!(status, 2, "{words:?}\n{out}{err}");
+        assert!(err.contains(expected), "{words:?}\n{err}");
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), text, "{words:?}");
+    }
+
+    // Nobody listens there: what an earlier run has written stays.
+    let history = path("history.jsonl");
+    std::fs::write(&history, "of an earlier run").unwrap();
+    let (status, _, err) = outcome(["bench", &file, "--history", &history]);
+    assert!(status == 1 && err.contains("cannot connect to"), "{err}");
+    assert_eq!(std::fs::read_to_string(&history).unwrap(), "of an earlier run");
 }
 
 #[test]

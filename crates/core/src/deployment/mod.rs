@@ -522,6 +522,12 @@ impl Deployment {
         })
     }
 
+    /// The keyspace in which Redis clients begin: the one of index 0, or the first where none has that.
+    pub fn redis_keyspace(&self) -> KeyspaceId {
+        let first = &self.keyspaces[0];
+        self.keyspaces.iter().find(|keyspace| keyspace.index == 0).unwrap_or(first).id
+    }
+
     /// A keyspace.
     ///
     /// # Panics

@@ -174,6 +174,17 @@ fn five(keyspace: &str) -> Result<Deployment, ConfigErrors> {
     parse(&format!("{regions}{nodes}[[keyspace]]\nname = \"bank\"\n{keyspace}\n"), "five.toml")
 }
 
+#[test]
+fn redis_clients_begin_in_the_keyspace_of_index_0_or_else_in_the_first() {
+    let begins = |first: u16, second: u16| {
+        let keyspace = |index: u16| format!("protocol = \"multipaxos\"\nreplication = 1\nindex = {index}\n");
+        let other = format!("[[keyspace]]\nname = \"other\"\n{}", keyspace(second));
+        let deployment = five(&(keyspace(first) + &other)).unwrap();
+        deployment.keyspace(deployment.redis_keyspace()).name.clone()
+    };
+    assert_eq!([begins(0, 3), begins(3, 0), begins(3, 4)], ["bank", "other", "bank"]);
+}
+
 fn numbers(groups: &[Vec<NodeId>]) -> Vec<Vec<u16>> {
     groups.iter().map(|group| group.iter().map(|node| node.0).collect()).collect()
 }

@@ -1,5 +1,6 @@
 //! Data, plans and timed runs for `reproduce cop`, each made once.
 
+use super::super::when_interrupted;
 use anyhow::Context;
 use isochrone_core::topology::Cells;
 use isochrone_core::{Matrix, Span};
@@ -14,8 +15,11 @@ use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::io::BufWriter;
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
+use std::path::PathBuf;
 use std::rc::Rc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+use tempfile::TempDir;
 
 /// The data sets, as scaled here: throughput does not depend on how many samples there are, but on how large the model is
 /// beside the caches. IMDB is small enough to be whole.
@@ -139,6 +143,17 @@ pub(crate) struct Bench {
     firsts: BTreeMap<Set, First>,
     loads: BTreeMap<(Set, Form), Load>,
     pipeline: Option<Pipeline>,
+    /// Where data lies that is read, once some was.
+    files: Option<Arc<Mutex<Option<TempDir>>>>,
+}
+
+/// A folder for what is read, which goes with this, also where the program is interrupted.
+struct Folder(Arc<Mutex<Option<TempDir>>>);
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
 }
 
 /// Cores of this machine.
@@ -259,8 +274,8 @@ impl Bench {
         let scale = if set == Set::Imdb { 1 } else { 64 };
         let recipe = Recipe { ..set.recipe() };
         let recipe = recipe.scaled(scale / set.scale().min(scale));
-        let folder = tempfile::tempdir()?;
-        let path = folder.path().join("data");
+        let (_folder, path) = self.folder()?;
+        let path = path.join("data");
         let data = Generator::new(recipe)?.all(threads(cores()));
         let mut file = BufWriter::with_capacity(1 << 16, std::fs::File::create(&path)?);
         match form {
@@ -290,6 +305,24 @@ impl Bench {
         let load = Load { megabytes, plain, planned, alone, values };
         self.loads.insert((set, form), load);
         Ok(load)
+    }
+
+    /// A new folder, and its path.
+    fn folder(&mut self) -> anyhow::Result<(Folder, PathBuf)> {
+        let held = match &self.files {
+            Some(held) => held.clone(),
+            None => {
+                let held: Arc<Mutex<Option<TempDir>>> = Arc::default();
+                when_interrupted(&held, |folder| *folder = None)?;
+                self.files.insert(held).clone()
+            }
+        };
+        let mut place = held.lock().unwrap_or_else(PoisonError::into_inner);
+        // With the lock: whoever interrupts finds it.
+        let made = tempfile::Builder::new().prefix("isochrone-cop-").tempdir()?;
+        let path = place.insert(made).path().to_owned();
+        drop(place);
+        Ok((Folder(held), path))
     }
 
     /// E6: four collectors and a centre, with all batches there, and with the delays of a wide area.

@@ -4,7 +4,7 @@
 use crate::bench::engine::{self, Load};
 use crate::bench::wire::{Inbox, push_command};
 use crate::chart::Curves;
-use crate::reproduce::{Published, Row};
+use crate::reproduce::{Published, Row, when_interrupted};
 use anyhow::{Context, bail};
 use isochrone_core::{Random, Span};
 use isochrone_workload::{Pace, Workload};
@@ -70,6 +70,10 @@ const PORTS: usize = 2 + 2 * 9;
 /// For servers to serve.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// Why nothing stands beside us.
+pub(super) const NO_REDIS: &str =
+    "there is no redis-server on the PATH to stand beside (Debian: redis-server)";
+
 /// The servers, once they were needed, and what was measured of them.
 #[derive(Default)]
 pub(in crate::reproduce) struct Beside {
@@ -119,35 +123,53 @@ impl Beside {
     /// What the source draws and states no numbers of, each system in a row.
     pub(super) fn rows(&mut self, wanted: &dyn Fn(&str) -> bool) -> anyhow::Result<Vec<Row>> {
         let mut rows = Vec::new();
+        let none = (!Beside::there_is_redis()).then(|| (None, format!("not measured: {NO_REDIS}")));
         for command in COMMANDS {
             for system in SYSTEMS {
                 let id = format!("redis-{}-{}", command.to_lowercase(), system.short());
                 if wanted(&id) {
-                    let median = self.median(system, command)?;
-                    let mut over = |of| Ok::<_, anyhow::Error>(median / self.median(of, command)?);
-                    let [plain, always] = [System::Plain, System::Always].map(&mut over);
-                    let high = quantile(&self.latencies(command)?[&system], 0.99);
-                    let note = format!(
-                        "p99 {high:.0}; {:.2} of Redis that keeps nothing, {:.2} of Redis, always",
-                        plain?, always?
-                    );
+                    let found = match &none {
+                        Some(none) => none.clone(),
+                        None => self.told(system, command)?,
+                    };
                     let setting = format!("{command}, 1 sequential client");
-                    rows.push(row(id, setting, system, "median latency", median, "us", note));
+                    rows.push(row(id, setting, system, "median latency", found, "us"));
                 }
             }
         }
         for system in SYSTEMS {
             let id = format!("redis-many-{}", system.short());
             if wanted(&id) {
-                let all = self.throughput(system)?;
-                let mut over = |of| Ok::<_, anyhow::Error>(all / self.throughput(of)?);
-                let [plain, always] = [System::Plain, System::Always].map(&mut over);
-                let note =
-                    format!("{:.2} of Redis that keeps nothing, {:.2} of Redis, always", plain?, always?);
-                rows.push(row(id, format!("SET, {MANY} clients"), system, "throughput", all, "1/s", note));
+                let found = match &none {
+                    Some(none) => none.clone(),
+                    None => self.told_of_many(system)?,
+                };
+                rows.push(row(id, format!("SET, {MANY} clients"), system, "throughput", found, "1/s"));
             }
         }
         Ok(rows)
+    }
+
+    /// The median of one client, and what is to be known beside it.
+    fn told(&mut self, system: System, command: &'static str) -> anyhow::Result<(Option<f64>, String)> {
+        let median = self.median(system, command)?;
+        let mut over = |of| Ok::<_, anyhow::Error>(median / self.median(of, command)?);
+        let [plain, always] = [System::Plain, System::Always].map(&mut over);
+        let high = quantile(&self.latencies(command)?[&system], 0.99);
+        let note = format!(
+            "p99 {high:.0}; {:.2} of Redis that keeps nothing, {:.2} of Redis, always",
+            plain?, always?
+        );
+        Ok((Some(median), note))
+    }
+
+    /// The same of the throughput of many.
+    fn told_of_many(&mut self, system: System) -> anyhow::Result<(Option<f64>, String)> {
+        let all = self.throughput(system)?;
+        let mut over = |of| Ok::<_, anyhow::Error>(all / self.throughput(of)?);
+        let [plain, always] = [System::Plain, System::Always].map(&mut over);
+        let note = format!("{:.2} of Redis that keeps nothing, {:.2} of Redis, always", plain?, always?);
+        Ok((Some(all), note))
     }
 
     /// Figures 11 and 13: the distributions of latencies.
@@ -173,12 +195,11 @@ fn row(
     setting: String,
     system: System,
     metric: &str,
-    measured: f64,
+    (measured, note): (Option<f64>, String),
     unit: &str,
-    note: String,
 ) -> Row {
     let (metric, unit, published) = (metric.to_owned(), unit.to_owned(), Published::Words("-".to_owned()));
-    let (system, measured) = (system.name(), Some(measured));
+    let system = system.name();
     Row { id, setting, system, metric, published, measured, unit, ratio: None, note, missed: false }
 }
 
@@ -319,14 +340,7 @@ impl Drop for Servers {
 impl Servers {
     fn start() -> anyhow::Result<Servers> {
         let servers = Servers { running: Arc::default(), ports: Vec::new() };
-        let interrupted = servers.running.clone();
-        ctrlc::set_handler(move || {
-            let mut running = interrupted.lock().unwrap_or_else(PoisonError::into_inner);
-            running.end();
-            // With the lock: nothing is started any more.
-            std::process::exit(130);
-        })
-        .context("signals cannot be heard")?;
+        when_interrupted(&servers.running, Running::end)?;
         servers.fill()
     }
 
