@@ -112,7 +112,7 @@ fn authority(out: &Path, cluster: &str, days: u32) -> anyhow::Result<Issued> {
                 )));
             }
             // It outlives what it signs: exchanging it means exchanging every pair.
-            let new = cert::authority(cluster, days.saturating_mul(10).clamp(days, 36_500))?;
+            let new = cert::authority(cluster, days.saturating_mul(10))?;
             write(&key, &new.key, true)?;
             write(&ca, &format!("{head}{}", new.certificate), false)?;
             return Ok(new);

@@ -134,7 +134,12 @@ pub(crate) fn apart(read: &Path, flag: &str, written: &Path) -> anyhow::Result<(
 /// # Errors
 /// As of [`create`].
 pub(crate) fn writable(path: &Path) -> Result<(), Usage> {
-    Target::check(path).map_err(|cause| no_place(path, &cause))
+    // A file that is there is written into, which takes no right on its folder.
+    let written = match path.is_file() {
+        true => File::options().append(true).open(path).map(drop),
+        false => Target::check(path),
+    };
+    written.map_err(|cause| no_place(path, &cause))
 }
 
 /// Makes a file that a flag asks for, replacing one that is there.

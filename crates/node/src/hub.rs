@@ -10,6 +10,7 @@
 
 use crate::redis::acl::Users;
 use crate::redis::{Scripts, Slowlog};
+use isochrone_core::glob::Glob;
 use isochrone_core::{Blob, Instant, KeyspaceId, Span};
 use serde::{Deserialize, Serialize};
 use std::collections::btree_map::Entry;
@@ -34,8 +35,8 @@ const ANNOUNCED_BYTES: usize = 4 << 10;
 /// Messages that wait to be handed over, at most; beyond that nothing is published. Nor is what is for more subscriptions.
 const MAIL_MAX: usize = 1 << 20;
 /// Different patterns on a node, and their bytes, at most: what anybody publishes is tried on each.
-const PATTERNS_MAX: usize = 1 << 15;
-const PATTERN_BYTES_MAX: usize = 1 << 20;
+const PATTERNS_MAX: usize = 1 << 16;
+const PATTERN_BYTES_MAX: usize = 2 << 20;
 /// What is told in one round of the loop at most, so that heartbeats do not wait behind it.
 const MAIL_PER_ROUND: usize = 20_000;
 
@@ -99,7 +100,7 @@ pub enum Notice {
 #[derive(Debug, Default)]
 pub struct Hub {
     channels: BTreeMap<Blob, BTreeSet<u64>>,
-    patterns: BTreeMap<Blob, BTreeSet<u64>>,
+    patterns: BTreeMap<Blob, Pattern>,
     pattern_bytes: usize,
     members: BTreeMap<u64, Member>,
     /// The connections that wait for a key, the one that has waited longest first.
@@ -129,6 +130,13 @@ pub struct Hub {
     killed: BTreeSet<u64>,
 }
 
+/// A pattern that somebody has subscribed to, read once.
+#[derive(Debug)]
+struct Pattern {
+    glob: Glob,
+    connections: BTreeSet<u64>,
+}
+
 #[derive(Debug, Default)]
 struct Member {
     channels: BTreeSet<Blob>,
@@ -152,18 +160,15 @@ struct Told {
     before: usize,
 }
 
-/// Takes a connection out of those that a name has; a name without any goes, and how many bytes go with it.
-fn strike(all: &mut BTreeMap<Blob, BTreeSet<u64>>, name: &Blob, connection: u64) -> usize {
-    let Some(others) = all.get_mut(name) else { return 0 };
-    others.remove(&connection);
-    if !others.is_empty() {
-        return 0;
-    }
-    all.remove(name);
-    name.len()
-}
-
 impl Member {
+    /// What it has subscribed to, and how many bytes these are.
+    fn names(&mut self, topic: Topic) -> (&mut BTreeSet<Blob>, &mut usize) {
+        match topic {
+            Topic::Channel => (&mut self.channels, &mut self.channel_bytes),
+            Topic::Pattern => (&mut self.patterns, &mut self.pattern_bytes),
+        }
+    }
+
     fn is_idle(&self) -> bool {
         self.channels.is_empty() && self.patterns.is_empty() && self.waits.is_empty() && !self.syncs
     }
@@ -186,18 +191,41 @@ impl Hub {
     /// Subscribes a connection.
     pub fn subscribe(&mut self, connection: u64, topic: Topic, name: &Blob) {
         let member = self.members.entry(connection).or_default();
-        let (own, bytes, all) = match topic {
-            Topic::Channel => (&mut member.channels, &mut member.channel_bytes, &mut self.channels),
-            Topic::Pattern => (&mut member.patterns, &mut member.pattern_bytes, &mut self.patterns),
-        };
+        let (own, bytes) = member.names(topic);
         if own.insert(name.clone()) {
             *bytes += name.len();
         }
-        let members = all.entry(name.clone()).or_default();
-        if topic == Topic::Pattern && members.is_empty() {
-            self.pattern_bytes += name.len();
+        let connections = match topic {
+            Topic::Channel => self.channels.entry(name.clone()).or_default(),
+            Topic::Pattern => {
+                let pattern = self.patterns.entry(name.clone()).or_insert_with(|| {
+                    self.pattern_bytes += name.len();
+                    Pattern { glob: Glob::new(name), connections: BTreeSet::new() }
+                });
+                &mut pattern.connections
+            }
+        };
+        connections.insert(connection);
+    }
+
+    /// Takes a connection out of those that a name has; a name without any goes.
+    fn strike(&mut self, topic: Topic, name: &Blob, connection: u64) {
+        let connections = match topic {
+            Topic::Channel => self.channels.get_mut(name),
+            Topic::Pattern => self.patterns.get_mut(name).map(|pattern| &mut pattern.connections),
+        };
+        let Some(connections) = connections else { return };
+        connections.remove(&connection);
+        if !connections.is_empty() {
+            return;
         }
-        members.insert(connection);
+        match topic {
+            Topic::Channel => drop(self.channels.remove(name)),
+            Topic::Pattern => {
+                self.patterns.remove(name);
+                self.pattern_bytes -= name.len();
+            }
+        }
     }
 
     /// Whether there is room on this node for these patterns too.
@@ -224,17 +252,11 @@ impl Hub {
     /// Ends a subscription, if there is one.
     pub fn unsubscribe(&mut self, connection: u64, topic: Topic, name: &Blob) {
         let Some(member) = self.members.get_mut(&connection) else { return };
-        let (own, bytes, all) = match topic {
-            Topic::Channel => (&mut member.channels, &mut member.channel_bytes, &mut self.channels),
-            Topic::Pattern => (&mut member.patterns, &mut member.pattern_bytes, &mut self.patterns),
-        };
+        let (own, bytes) = member.names(topic);
         if own.remove(name) {
             *bytes -= name.len();
         }
-        let struck = strike(all, name, connection);
-        if topic == Topic::Pattern {
-            self.pattern_bytes -= struck;
-        }
+        self.strike(topic, name, connection);
         self.forget_idle(connection);
     }
 
@@ -294,9 +316,9 @@ impl Hub {
         let mut receivers = std::mem::take(&mut self.receivers);
         let subscribed = self.channels.get(channel).into_iter().flatten();
         receivers.extend(subscribed.map(|connection| (*connection, None)));
-        for (pattern, connections) in &self.patterns {
-            if isochrone_core::glob::fits(pattern, channel) {
-                receivers.extend(connections.iter().map(|connection| (*connection, Some(pattern.clone()))));
+        for (name, Pattern { glob, connections }) in &self.patterns {
+            if glob.matches(channel) {
+                receivers.extend(connections.iter().map(|connection| (*connection, Some(name.clone()))));
             }
             if receivers.len() > MAIL_MAX {
                 return None;
@@ -548,11 +570,9 @@ impl Hub {
         self.unwait(connection);
         self.monitors.remove(&connection);
         let Some(member) = self.members.remove(&connection) else { return };
-        for name in member.channels {
-            strike(&mut self.channels, &name, connection);
-        }
-        for name in member.patterns {
-            self.pattern_bytes -= strike(&mut self.patterns, &name, connection);
+        let channels = member.channels.iter().map(|name| (Topic::Channel, name));
+        for (topic, name) in channels.chain(member.patterns.iter().map(|name| (Topic::Pattern, name))) {
+            self.strike(topic, name, connection);
         }
     }
 

@@ -19,10 +19,11 @@ use super::source::{Alone, CompactSource, GeneralSource};
 use super::{EpochEnd, Model, Report, TrainError, WorkerReport, wanted, weights};
 use crate::data::{Dataset, Rows, Value, all_finite};
 use crate::memory::zeros;
-use crate::plan::{Annotations, Plan};
+use crate::plan::{Annotations, Plan, PlanError};
 use crate::task::{Rule, Task};
 use crate::with_rows;
 use std::cell::{Cell, OnceCell};
+use std::num::NonZeroUsize;
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -363,7 +364,13 @@ impl<T: Task, V: Value> Training<'_, '_, T, V> {
             let begun = Instant::now();
             let Options { threads, stop, .. } = self.options;
             let plan = match self.task.rule() {
-                Rule::Features => Plan::in_blocks_until(self.task, self.data, *threads, stop)?,
+                Rule::Features => match Plan::in_blocks_until(self.task, self.data, *threads, stop) {
+                    // One thread takes less memory.
+                    Err(PlanError::TooWide(_) | PlanError::NoRoom(_)) => {
+                        Plan::in_blocks_until(self.task, self.data, NonZeroUsize::MIN, stop)?
+                    }
+                    plan => plan?,
+                },
                 // A block of these cannot have as many entries as all of them together.
                 Rule::Own(_) => Plan::of(self.task, self.data),
             };

@@ -131,7 +131,10 @@ impl AsyncRead for Seat {
 impl AsyncWrite for Seat {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let seat = self.get_mut();
-        seat.head = Head::Awaited;
+        // Whoever is told to go on has asked already.
+        if !bytes.starts_with(b"HTTP/1.1 100") {
+            seat.head = Head::Awaited;
+        }
         Pin::new(&mut seat.stream).poll_write(context, bytes)
     }
 

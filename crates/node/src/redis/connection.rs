@@ -382,7 +382,13 @@ impl Session for Connection {
         let leaves = (state.quitting || state.closing) && context.unsent > 0;
         if context.unsent > state.output_max || leaves {
             let (since, then) = state.clogged.get_or_insert((context.now, context.unsent));
-            if context.unsent + state.output_max / TAKEN <= *then {
+            let mut step = state.output_max / TAKEN;
+            if leaves {
+                // What it has asked for is still answered, and is all that it is to read.
+                *then = context.unsent.max(*then);
+                step = step.min(*then / TAKEN + 1);
+            }
+            if context.unsent + step <= *then {
                 (*since, *then) = (context.now, context.unsent);
             }
             if context.now.since(*since) > CLOGGED_MAX {
@@ -447,13 +453,15 @@ impl State {
     /// About how many steps a request takes that this node answers by itself: of those that go elsewhere what they take is
     /// reckoned there.
     fn work(&self, args: Args<'_>, context: &Context<'_>) -> usize {
+        1 + if self.queue.is_some() { 0 } else { self.steps(args, context) }
+    }
+
+    /// The same of a request that is carried out, now or at EXEC.
+    pub(super) fn steps(&self, args: Args<'_>, context: &Context<'_>) -> usize {
         let hub = &context.hub;
-        if self.queue.is_some() {
-            return 1;
-        }
-        1 + match table::find(args).map_or("", |spec| spec.name) {
+        match table::find(args).map_or("", |spec| spec.name) {
             "publish" => hub.steps_to_publish(args.at(1)),
-            "pubsub|channels" => hub.channels().len(),
+            "pubsub|channels" => hub.channels().len() * (1 + args.at(2).len() / 8),
             // Its own messages are looked for among all.
             name if self.published && pubsub::confirms(name) => hub.mail(),
             "client|list" | "client|kill" => 16 * context.clients.len(),

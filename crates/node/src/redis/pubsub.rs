@@ -7,7 +7,7 @@ use super::request::Args;
 use crate::gateway::Context;
 use crate::hub::{Notice, Topic};
 use isochrone_core::Blob;
-use isochrone_core::glob::{self, PATTERN_MAX};
+use isochrone_core::glob::{Glob, PATTERN_MAX};
 
 type Answer = Result<(), Complaint>;
 
@@ -53,8 +53,9 @@ pub(crate) fn punsubscribe(
     Ok(())
 }
 
-/// Bytes of all patterns of a connection: each message of anybody is tried on every one.
-const PATTERN_BYTES_MAX: usize = 1 << 20;
+/// Bytes of all patterns of a connection, and how many there may be: each message of anybody is tried on every one.
+const PATTERN_BYTES_MAX: usize = 256 << 10;
+const PATTERNS_MAX: usize = 8_192;
 /// Bytes of all names of channels of a connection.
 const CHANNEL_BYTES_MAX: usize = 64 << 20;
 
@@ -79,7 +80,8 @@ fn add(
         Topic::Channel => CHANNEL_BYTES_MAX,
         Topic::Pattern => PATTERN_BYTES_MAX,
     };
-    if bytes > most {
+    let patterns = if topic == Topic::Pattern { names.len() + context.hub.counts(state.number).1 } else { 0 };
+    if bytes > most || patterns > PATTERNS_MAX {
         return Err(Complaint::text("ERR too many subscriptions of one connection"));
     }
     if topic == Topic::Pattern && !context.hub.has_room_for(&names) {
@@ -178,12 +180,12 @@ pub(crate) fn channels(
 ) -> Answer {
     let pattern = match args.len() {
         2 => None,
-        3 => Some(super::args::pattern(args.at(2))?),
+        3 => Some(Glob::new(super::args::pattern(args.at(2))?)),
         _ => return Err(Complaint::Arity("pubsub|channels")),
     };
     let names = context.hub.channels().map(|(name, _)| name);
     let found: Vec<&Blob> =
-        names.filter(|name| pattern.is_none_or(|pattern| glob::fits(pattern, name))).collect();
+        names.filter(|name| pattern.as_ref().is_none_or(|pattern| pattern.matches(name))).collect();
     reply.array(found.len());
     found.into_iter().for_each(|name| reply.bulk(name));
     Ok(())

@@ -6,7 +6,7 @@
 //! does of it (PUBLISH, CONFIG SET) is done when that has been executed.
 
 use super::complaint::Complaint;
-use super::connection::{Sink, State, Step};
+use super::connection::{Sink, State, Step, WORK_MAX};
 use super::login;
 use super::reply::Reply;
 use super::request::{Args, Kept};
@@ -23,6 +23,8 @@ const TOO_LARGE: &str = "ERR the transaction is too large";
 pub(crate) struct Queue {
     specs: Vec<&'static Spec>,
     kept: Kept,
+    /// About how many steps it takes what the node itself does of it.
+    steps: usize,
     spoiled: bool,
 }
 
@@ -159,6 +161,9 @@ pub(crate) fn watch(state: &mut State, args: Args<'_>, context: &mut Context<'_>
     state.ask_for(operation, Shape::Watch(ticket), context, sink);
 }
 
+/// Steps that what a node itself does of a transaction takes at most: all of it is done at once.
+const STEPS_MAX: usize = 100 * WORK_MAX;
+
 /// Any other command after MULTI.
 pub(crate) fn enqueue(
     state: &mut State,
@@ -167,6 +172,7 @@ pub(crate) fn enqueue(
     context: &mut Context<'_>,
     sink: &mut Sink<'_>,
 ) {
+    let steps = state.steps(args, context);
     let Some(queue) = &mut state.queue else { return };
     let complaint = if spec.is(flag::NO_MULTI) {
         Some(Complaint::text("ERR Command not allowed inside a transaction"))
@@ -175,6 +181,7 @@ pub(crate) fn enqueue(
         Some(Complaint::text(text))
     } else if queue.kept.len() >= context.limits.elements
         || state.watches.bytes + queue.kept.bytes() + args.bytes() > context.limits.command_bytes
+        || queue.steps.saturating_add(steps) > STEPS_MAX
     {
         *context.counters.limited.entry("command").or_default() += 1;
         Some(Complaint::text(TOO_LARGE))
@@ -187,6 +194,7 @@ pub(crate) fn enqueue(
     // After an error the rest is answered like any other, and not kept.
     if !queue.spoiled {
         queue.specs.push(spec);
+        queue.steps += steps;
         queue.kept.push(args, secret(spec));
     }
     state.reply(sink.out, |reply| reply.simple("QUEUED"));

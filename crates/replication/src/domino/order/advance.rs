@@ -11,9 +11,6 @@ use std::collections::VecDeque;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-/// Rounds that are kept although all of their positions are decided: those whose end is on its way.
-const ROUNDS_MAX: usize = 256;
-
 /// Executed commands that are kept for replicas that lag.
 #[derive(Clone, Hash, Debug)]
 pub(super) struct Kept<V> {
@@ -163,10 +160,6 @@ impl<V: Ordered> Order<V> {
         self.learner.trim(frontier);
         while self.bodies.first_key_value().is_some_and(|(at, _)| *at < below) {
             self.bodies.pop_first();
-        }
-        // Of a round whose end was lost with a session nobody tells any more.
-        if self.rounds.len() > ROUNDS_MAX {
-            self.rounds.retain(|_, round| round.end() > frontier);
         }
     }
 

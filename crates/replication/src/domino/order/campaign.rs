@@ -32,8 +32,9 @@ impl<V: Ordered> Order<V> {
             self.moved = (now, frontier);
         }
         let heard = self.n() - self.suspects.len() >= self.quorums().classic();
-        // Who lacks what others have, or does not hear them, cannot tell whether they get anywhere.
-        if self.gathers().is_some() || self.lags() || !heard {
+        // Who lacks what others have, or does not hear them, cannot tell whether they get anywhere. What the coordinator itself
+        // says that it has, it must also hand over.
+        if self.gathers().is_some() || self.lags_behind_others() || !heard {
             self.moved.0 = now;
         }
         let patience = self.parameters().suspect * 3;
@@ -299,8 +300,8 @@ impl<V: Ordered> Order<V> {
     /// Whoever coordinated in an earlier life, or whose own epoch came to nothing, opens another once it has heard from enough
     /// others that there is none later, and that it lacks nothing.
     pub(super) fn reign_again(&mut self, effects: &mut Effects<Self>) {
-        let coordinates =
-            self.coordinator(self.acceptor.epoch) == self.me && self.seen <= self.acceptor.epoch;
+        let latest = self.seen <= self.acceptor.epoch || self.suspected(self.coordinator(self.seen));
+        let coordinates = self.coordinator(self.acceptor.epoch) == self.me && latest;
         let stands = self.reported.len() + 1 >= self.quorums().classic() && !self.lags();
         if coordinates && stands && self.reign.is_none() && self.campaign.is_none() {
             self.campaign(effects);

@@ -34,7 +34,9 @@ impl<V: Ordered> Order<V> {
         effects: &mut Effects<Self>,
     ) {
         self.seen = self.seen.max(epoch);
-        self.reported.insert(ReplicaId(from as u8));
+        if from != self.me {
+            self.reported.insert(ReplicaId(from as u8));
+        }
         self.on_stale_epoch(from, epoch, open, effects.now());
         let coordinates = self.coordinator(self.acceptor.epoch) == from;
         for (lane, frontier) in frontiers.iter().enumerate().take(self.tracks.len()) {
@@ -42,7 +44,7 @@ impl<V: Ordered> Order<V> {
                 let goal = self.goals.0.entry(lane as u8).or_insert((*frontier, effects.now(), from));
                 // With what it lacks, the coordinator tells what follows from there on.
                 if lane == 0 && coordinates {
-                    goal.2 = from;
+                    (goal.0, goal.2) = (*frontier, from);
                 }
             }
         }
@@ -116,6 +118,12 @@ impl<V: Ordered> Order<V> {
     /// Whether this replica is known to lack what others have decided in the fast lane.
     pub(super) fn lags(&self) -> bool {
         self.behind.is_some() || self.goals.0.contains_key(&0)
+    }
+
+    /// Whether it is others than the coordinator who have it.
+    pub(super) fn lags_behind_others(&self) -> bool {
+        let coordinator = self.coordinator(self.acceptor.epoch);
+        self.behind.is_some() || self.goals.0.get(&0).is_some_and(|(.., giver)| *giver != coordinator)
     }
 
     pub(super) fn on_trimmed(&mut self, from: usize) {

@@ -3,7 +3,7 @@
 
 use super::super::Mutation;
 use super::super::message::{Item, Note, Opening, Round};
-use super::learner::Known;
+use super::learner::{ASK_EVERY, Known};
 use super::links::Answer;
 use super::{Learners, Order};
 use crate::order::Ordered;
@@ -197,7 +197,7 @@ impl<V: Ordered> Order<V> {
 
     /// By the clock: positions that too few can vote for, rounds without answers, and the decided frontier.
     pub(super) fn coordinate(&mut self, effects: &mut Effects<Self>) {
-        if self.beats.is_multiple_of(8) {
+        if self.beats.is_multiple_of(ASK_EVERY) {
             self.ask_again();
         }
         let now = effects.now();

@@ -26,6 +26,9 @@ pub(super) struct Learner {
     settled: u64,
 }
 
+/// Heartbeats from one question for a command that is lacking to the next.
+pub(super) const ASK_EVERY: u64 = 8;
+
 /// What is known of a position.
 #[derive(Clone, Debug)]
 pub(super) struct Known {
@@ -339,17 +342,17 @@ impl<V: Ordered> Order<V> {
     pub(super) fn lack(&mut self, at: u64, id: CommandId, known: &Known) {
         let voters = known.voters(id);
         if self.lacks.insert(at, (id, voters)).is_none() {
-            self.ask_for(at, id, voters, 1);
+            self.ask_for(at, id, voters, 0);
         }
     }
 
-    /// Asks so many of those who voted for it, and who are heard.
-    fn ask_for(&mut self, at: u64, id: CommandId, voters: ReplicaSet, most: usize) {
+    /// Asks one of those who voted for it, and who are heard: by turns.
+    fn ask_for(&mut self, at: u64, id: CommandId, voters: ReplicaSet, turn: u64) {
         let seats = voters.iter().map(|seat| usize::from(seat.0));
-        let givers: Vec<_> =
-            seats.filter(|seat| *seat != self.me && !self.suspected(*seat)).take(most).collect();
-        for giver in givers {
-            self.say(giver, Item::Lack { values: vec![(at, id)] });
+        let givers: Vec<_> = seats.filter(|seat| *seat != self.me && !self.suspected(*seat)).collect();
+        let turn = turn.checked_rem(givers.len() as u64);
+        if let Some(giver) = turn.and_then(|turn| givers.get(turn as usize)) {
+            self.say(*giver, Item::Lack { values: vec![(at, id)] });
         }
     }
 
@@ -360,8 +363,9 @@ impl<V: Ordered> Order<V> {
         over.iter().for_each(|at| {
             self.lacks.remove(at);
         });
+        let turn = self.beats / ASK_EVERY;
         for (at, (id, voters)) in self.lacks.clone() {
-            self.ask_for(at, id, voters, usize::MAX);
+            self.ask_for(at, id, voters, turn);
         }
     }
 

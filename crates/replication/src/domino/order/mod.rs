@@ -48,6 +48,9 @@ use revoker::Revocation;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
+/// Rounds that are kept although all of their positions are decided: those whose end is on its way.
+const ROUNDS_MAX: usize = 256;
+
 /// What is told to a client at the end of a turn.
 #[derive(Clone, Hash, Debug, Default)]
 struct Told {
@@ -318,6 +321,11 @@ impl<V: Ordered> Order<V> {
         self.watch_owners(effects);
         self.resend_proposals(now);
         self.chase(now);
+        if self.rounds.len() > ROUNDS_MAX {
+            // Of one whose end was lost with a session nobody tells any more.
+            let frontier = self.tracks[0].frontier();
+            self.rounds.retain(|_, round| round.end() > frontier);
+        }
         effects.arm(Timer::Beat, self.parameters().heartbeat);
     }
 }

@@ -230,7 +230,8 @@ impl Partition {
         let Some(lead) = &mut self.lead else { return false };
         if part.writes.iter().any(|key| is_entry(key)) {
             if conflict {
-                lead.yields.ask(now, self.knobs.resend);
+                // Long enough for whoever is to change it to try again.
+                lead.yields.ask(now, self.knobs.resend * 2);
             }
             return false;
         }

@@ -157,8 +157,8 @@ fn a_promise_lies_behind_the_beginning_of_the_epoch_before() {
 /// What others do not keep any more it takes from a snapshot, which none of these worlds has: it stays behind.
 #[test]
 fn who_lags_deposes_nobody() {
-    let lagging = |down: usize| {
-        let mut world = World::new(3, |parameters| parameters.keep_commands = 4);
+    let lagging = |down: usize, keeps: usize| {
+        let mut world = World::new(3, |parameters| parameters.keep_commands = keeps);
         world.pass(1_000);
         world.cut = Some(down);
         world.pass(3_000);
@@ -179,14 +179,16 @@ fn who_lags_deposes_nobody() {
             }
         }
     };
-    let mut world = lagging(2);
+    let mut world = lagging(2, 4);
     world.cut = None;
     stands(&mut world, [0, 1], 0);
-    // The one that coordinated comes back.
-    let mut world = lagging(0);
-    world.cut = None;
-    world.restart_one(0);
-    stands(&mut world, [1, 2], 1);
+    // The one that coordinated comes back, and is told all that it lacks, or has to take a snapshot.
+    for keeps in [4, 1_000] {
+        let mut world = lagging(0, keeps);
+        world.cut = None;
+        world.restart_one(0);
+        stands(&mut world, [1, 2], 1);
+    }
 }
 
 /// One that was deposed speaks again before it knows: the others go on to hear of decisions from the one in its place, and
