@@ -19,7 +19,7 @@ use super::source::{Alone, CompactSource, GeneralSource};
 use super::{EpochEnd, Model, Report, TrainError, WorkerReport, wanted, weights};
 use crate::data::{Dataset, Rows, Value, all_finite};
 use crate::memory::zeros;
-use crate::plan::{Annotations, Plan, PlanError};
+use crate::plan::{Annotations, Plan};
 use crate::task::{Rule, Task};
 use crate::with_rows;
 use std::cell::{Cell, OnceCell};
@@ -362,15 +362,10 @@ impl<T: Task, V: Value> Training<'_, '_, T, V> {
         }
         if !self.options.first_epoch || epochs == 0 {
             let begun = Instant::now();
-            let Options { threads, stop, .. } = self.options;
+            let stop = &self.options.stop;
             let plan = match self.task.rule() {
-                Rule::Features => match Plan::in_blocks_until(self.task, self.data, *threads, stop) {
-                    // One thread takes less memory.
-                    Err(PlanError::TooWide(_) | PlanError::NoRoom(_)) => {
-                        Plan::in_blocks_until(self.task, self.data, NonZeroUsize::MIN, stop)?
-                    }
-                    plan => plan?,
-                },
+                // More blocks than one would take more memory.
+                Rule::Features => Plan::in_blocks_until(self.task, self.data, NonZeroUsize::MIN, stop)?,
                 // A block of these cannot have as many entries as all of them together.
                 Rule::Own(_) => Plan::of(self.task, self.data),
             };
