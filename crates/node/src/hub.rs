@@ -300,11 +300,10 @@ impl Hub {
     /// Publishes a message here and on the other nodes. How many subscriptions here get it; `None` where
     /// too many messages are on their way already, or would be.
     pub fn publish(&mut self, channel: Blob, payload: Blob) -> Option<usize> {
-        let mut receivers = self.receivers(&channel)?;
+        let receivers = self.receivers(&channel)?;
         let count = receivers.len();
         self.tell(News::Published { channel: channel.clone(), payload: payload.clone() });
-        self.deliver(&mut receivers, &channel, &payload);
-        self.receivers = receivers;
+        self.deliver(receivers, &channel, &payload);
         Some(count)
     }
 
@@ -327,11 +326,12 @@ impl Hub {
         Some(receivers)
     }
 
-    fn deliver(&mut self, receivers: &mut Vec<(u64, Option<Blob>)>, channel: &Blob, payload: &Blob) {
+    fn deliver(&mut self, mut receivers: Vec<(u64, Option<Blob>)>, channel: &Blob, payload: &Blob) {
         self.mail.extend(receivers.drain(..).map(|(connection, pattern)| {
             let (channel, payload) = (channel.clone(), payload.clone());
             (connection, Notice::Message { pattern, channel, payload })
         }));
+        self.receivers = receivers;
     }
 
     /// The messages that are on their way to a connection, which are not on their way any more.
@@ -581,9 +581,8 @@ impl Hub {
         self.tick(now);
         match news {
             News::Published { channel, payload } => {
-                if let Some(mut receivers) = self.receivers(&channel) {
-                    self.deliver(&mut receivers, &channel, &payload);
-                    self.receivers = receivers;
+                if let Some(receivers) = self.receivers(&channel) {
+                    self.deliver(receivers, &channel, &payload);
                 }
             }
             News::Waiting { keyspace, keys } => {

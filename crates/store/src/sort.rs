@@ -22,19 +22,7 @@ fn number(element: &[u8]) -> Option<Score> {
         return Some(Score::ZERO);
     }
     let blanks = text.iter().take_while(|byte| matches!(byte, b' ' | b'\t'..=b'\r')).count();
-    let text = &text[blanks..];
-    // Infinity must be meant, and so must zero: a number too large or too small for a double is none.
-    let named = || text.iter().any(|byte| byte.eq_ignore_ascii_case(&b'i'));
-    let zero = || {
-        let hexadecimal = text.iter().any(|byte| matches!(byte, b'x' | b'X'));
-        let power: &[u8] = if hexadecimal { b"pP" } else { b"eE" };
-        let end = text.iter().position(|byte| power.contains(byte)).unwrap_or(text.len());
-        !text[..end].iter().any(|byte| byte.is_ascii_hexdigit() && *byte != b'0')
-    };
-    Score::read(text).filter(|score| match score.get() {
-        0.0 => zero(),
-        number => number.is_finite() || named(),
-    })
+    Score::read_meant(&text[blanks..])
 }
 
 /// The elements of a value, sorted; `stored` where they will be a list.

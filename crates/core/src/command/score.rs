@@ -58,6 +58,26 @@ impl Score {
             _ => Score::parse(text),
         }
     }
+
+    /// The same where infinity is meant, and so is zero: a number that is too large or too small for a double is none, as in
+    /// Redis.
+    pub fn read_meant(text: &[u8]) -> Option<Score> {
+        let zero = || {
+            let hexadecimal = text.iter().any(|byte| matches!(byte, b'x' | b'X'));
+            let power: &[u8] = if hexadecimal { b"pP" } else { b"eE" };
+            let end = text.iter().position(|byte| power.contains(byte)).unwrap_or(text.len());
+            !text[..end].iter().any(|byte| byte.is_ascii_hexdigit() && *byte != b'0')
+        };
+        Score::read(text).filter(|score| match score.get() {
+            0.0 => zero(),
+            number => number.is_finite() || Score::names_infinity(text),
+        })
+    }
+
+    /// Whether what was read as infinity says so, and is no number that is too large.
+    pub fn names_infinity(text: &[u8]) -> bool {
+        text.iter().any(|byte| byte.eq_ignore_ascii_case(&b'i'))
+    }
 }
 
 /// What follows `0x`: digits with or without a point, and maybe a power of two.

@@ -44,31 +44,12 @@ pub(crate) fn positive(text: &[u8], error: &'static str) -> Result<u64, Complain
 
 /// A number with a fraction that Redis reads more exactly than a double: too small for one is 0.
 pub(crate) fn exact(text: &[u8]) -> Option<Score> {
-    Score::read(text).filter(|score| score.get().is_finite() || is_named(text))
-}
-
-fn is_named(text: &[u8]) -> bool {
-    text.iter().any(|byte| byte.eq_ignore_ascii_case(&b'i'))
+    Score::read(text).filter(|score| score.get().is_finite() || Score::names_infinity(text))
 }
 
 /// A number with a fraction.
 pub(crate) fn float(text: &[u8]) -> Result<Score, Complaint> {
-    score(text).ok_or(Complaint::NotFloat)
-}
-
-/// A number with a fraction, also in hexadecimal (`0x1.8p3`). Infinity must be meant, and so must zero: a number that is too
-/// large or too small for a double is none, as in Redis.
-pub(crate) fn score(text: &[u8]) -> Option<Score> {
-    let zero = || {
-        let hexadecimal = text.iter().any(|byte| matches!(byte, b'x' | b'X'));
-        let power: &[u8] = if hexadecimal { b"pP" } else { b"eE" };
-        let end = text.iter().position(|byte| power.contains(byte)).unwrap_or(text.len());
-        !text[..end].iter().any(|byte| byte.is_ascii_hexdigit() && *byte != b'0')
-    };
-    Score::read(text).filter(|score| match score.get() {
-        0.0 => zero(),
-        number => number.is_finite() || is_named(text),
-    })
+    Score::read_meant(text).ok_or(Complaint::NotFloat)
 }
 
 /// The bound of a range of scores, which Redis reads more generously: blanks before it, what ends at a zero byte, nothing at

@@ -84,7 +84,8 @@ pub(crate) struct State {
     /// What is under way before which nothing that follows is taken up: an EXEC of which the node itself has something to do,
     /// or a command about all keys where commands are transactions, which order nothing but keys.
     pub(crate) finishing: Option<u64>,
-    /// It goes on in the next round.
+    /// About how many steps its requests have taken in this call, and whether it goes on in the next round.
+    work: usize,
     put_off: bool,
     /// Since when more than `output_max` is unsent and hardly less has become of it, and how much it was then.
     clogged: Option<(Instant, usize)>,
@@ -208,6 +209,7 @@ impl Connection {
                 pipeline_max: context.limits.pipeline,
                 bytes_max: context.limits.command_bytes,
                 finishing: None,
+                work: 0,
                 put_off: false,
                 clogged: None,
             },
@@ -230,9 +232,9 @@ impl Connection {
     ) {
         self.state.unsent = context.unsent + out.len() - before;
         self.state.welcome(context);
-        let mut work = 0_usize;
+        self.state.work = 0;
         while self.state.has_room() {
-            if work >= WORK_MAX {
+            if self.state.work >= WORK_MAX {
                 self.state.put_off = true;
                 context.hub.put_off(self.state.number);
                 break;
@@ -249,7 +251,6 @@ impl Connection {
             }
             let (bytes, args) = (self.requests.length(), self.requests.args());
             let mut sink = Sink { out: &mut *out, requests: &mut *requests, bytes, said: Some(args) };
-            work = work.saturating_add(self.state.work(args, context));
             match self.state.take_up(args, context, &mut sink) {
                 Step::Taken => self.requests.consume(),
                 Step::Secret => {
@@ -450,16 +451,11 @@ impl State {
             && self.unsent + self.pipeline.ready() + self.expected() <= self.output_max
     }
 
-    /// About how many steps a request takes that this node answers by itself: of those that go elsewhere what they take is
-    /// reckoned there.
-    fn work(&self, args: Args<'_>, context: &Context<'_>) -> usize {
-        1 + if self.queue.is_some() { 0 } else { self.steps(args, context) }
-    }
-
-    /// The same of a request that is carried out, now or at EXEC.
-    pub(super) fn steps(&self, args: Args<'_>, context: &Context<'_>) -> usize {
+    /// About how many steps a request takes that this node answers by itself, now or at EXEC: of those that go elsewhere what
+    /// they take is reckoned there.
+    pub(super) fn steps(&self, spec: &Spec, args: Args<'_>, context: &Context<'_>) -> usize {
         let hub = &context.hub;
-        match table::find(args).map_or("", |spec| spec.name) {
+        match spec.name {
             "publish" => hub.steps_to_publish(args.at(1)),
             "pubsub|channels" => hub.channels().len() * (1 + args.at(2).len() / 8),
             // Its own messages are looked for among all.
@@ -496,6 +492,7 @@ impl State {
 
     /// One request, from its name on.
     fn take_up(&mut self, args: Args<'_>, context: &mut Context<'_>, sink: &mut Sink<'_>) -> Step {
+        self.work += 1;
         if !self.spend(context, sink.out) {
             return Step::Secret;
         }
@@ -584,6 +581,7 @@ impl State {
             // Who hears of it finds what was written before it.
             Action::Local(_) if spec.name == "publish" && self.pipeline.ordered() > 0 => Step::Stalled,
             Action::Local(answer) => {
+                self.work = self.work.saturating_add(self.steps(spec, args, context));
                 self.local(spec, answer, args, context, sink.out);
                 taken
             }

@@ -383,7 +383,7 @@ fn once(native: Native, args: Args<'_>, given: &Given<'_>) -> Understood {
         operations.push(Operation::ExpireAt { key: job.clone(), at, condition: ExpiryCondition::Always });
     }
     if native == Native::ScheduleOnce {
-        let due = super::args::score(args.at(3 + 5)).ok_or(Complaint::NotFloat)?;
+        let due = Score::read_meant(args.at(3 + 5)).ok_or(Complaint::NotFloat)?;
         let flags = ZAddFlags::default();
         operations.push(Operation::ZAdd { key: at(1), flags, members: [(due, id)].into() });
         operations.push(Operation::SAdd { key: at(2), members: [at(6)].into() });
@@ -430,7 +430,7 @@ fn chord(native: Native, args: Args<'_>, given: &Given<'_>) -> Result<Chord, Com
         _ => {
             let place = args.at(3 + 9);
             let ordered = args.at(3 + 8) == b"1";
-            let score = ordered.then(|| super::args::score(place).ok_or(Complaint::NotFloat)).transpose()?;
+            let score = ordered.then(|| Score::read_meant(place).ok_or(Complaint::NotFloat)).transpose()?;
             let expires = later(seconds(10)?)?;
             Chord::Part {
                 results: at(0),

@@ -172,7 +172,7 @@ pub(crate) fn enqueue(
     context: &mut Context<'_>,
     sink: &mut Sink<'_>,
 ) {
-    let steps = state.steps(args, context);
+    let steps = state.steps(spec, args, context);
     let Some(queue) = &mut state.queue else { return };
     let complaint = if spec.is(flag::NO_MULTI) {
         Some(Complaint::text("ERR Command not allowed inside a transaction"))

@@ -1,7 +1,7 @@
 //! Places: sorted sets of points on the earth.
 
 use super::Understood;
-use crate::redis::args::{blob, blobs, float, is, number, score};
+use crate::redis::args::{blob, blobs, float, is, number};
 use crate::redis::complaint::Complaint;
 use crate::redis::places::{Details, Places};
 use crate::redis::request::Args;
@@ -205,7 +205,7 @@ fn unit(text: &[u8]) -> Result<Unit, Complaint> {
 }
 
 fn length(text: &[u8], error: &'static str) -> Result<Score, Complaint> {
-    score(text).ok_or(Complaint::text(error))
+    Score::read_meant(text).ok_or(Complaint::text(error))
 }
 
 /// A radius and its unit, which stand at this place.

@@ -4,7 +4,7 @@ use super::Understood;
 use super::hashes::{checked_count, random_count};
 use super::lists::{BUT_LAST, not_negative, pop_count};
 use super::sets::inter_card;
-use crate::redis::args::{blob, blobs, counted_keys, float, is, loose_score, number, scan_options, score};
+use crate::redis::args::{blob, blobs, counted_keys, float, is, loose_score, number, scan_options};
 use crate::redis::blocking::Patience;
 use crate::redis::complaint::Complaint;
 use crate::redis::request::Args;
@@ -644,7 +644,7 @@ fn inputs(
         let left = args.len() - at - 1;
         if weighted && is(args.at(at), "WEIGHTS") && left >= keys.len() {
             for (place, weight) in weights.iter_mut().enumerate() {
-                *weight = score(args.at(at + 1 + place))
+                *weight = Score::read_meant(args.at(at + 1 + place))
                     .ok_or(Complaint::text("ERR weight value is not a float"))?;
             }
             at += keys.len();
