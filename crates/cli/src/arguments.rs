@@ -2,7 +2,7 @@
 
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use isochrone_core::Span;
-use isochrone_core::deployment::parse_span;
+use isochrone_core::deployment::{Address, parse_span};
 use std::net::IpAddr;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -25,6 +25,8 @@ pub enum Verb {
     Node(Node),
     /// Serve Redis clients from one data directory: one node, one process, nothing to configure
     Redis(Redis),
+    /// Show how a running cluster stands: who leads, who answers, what clients wait for
+    Status(Status),
     /// Predict each region's commit latency for every protocol and leader, and the floor
     Plan(Plan),
     /// Simulate a deployment in virtual time, with faults, and check what its clients saw
@@ -133,6 +135,21 @@ pub struct Redis {
     /// Serve beyond loopback without TLS. Anyone on the way can read and change everything
     #[arg(long)]
     pub insecure: bool,
+}
+
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Examples:\n  isochrone status cluster.toml\n  isochrone status --http 10.0.0.1:9000 --http 10.0.1.1:9000\n\nWithout either, the cluster that `isochrone up` runs on this machine. Figures are of the last ten seconds; the\nbound is the round trip to the nearest majority as measured.\n\nExit status: 0 every node answers and is ready, 1 not."
+)]
+pub struct Status {
+    /// The deployment: each node is asked where its `http` is; what differs from the file is told
+    pub file: Option<PathBuf>,
+    /// Where a node's `http` is; may be given several times
+    #[arg(long, value_name = "HOST:PORT", value_parser = Address::parse, conflicts_with = "file")]
+    pub http: Vec<Address>,
+    /// How figures are printed
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub format: Format,
 }
 
 #[derive(Args, Debug)]

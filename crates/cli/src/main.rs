@@ -16,6 +16,7 @@ mod plan;
 mod redis;
 mod reproduce;
 mod sim;
+mod status;
 mod stop;
 mod transactions;
 mod up;
@@ -60,6 +61,7 @@ fn main() -> ExitCode {
         Verb::Up(arguments) => up::run(arguments),
         Verb::Node(arguments) => node::run(arguments),
         Verb::Redis(arguments) => redis::run(arguments),
+        Verb::Status(arguments) => status::run(arguments),
         Verb::Plan(arguments) => plan::run(arguments),
         Verb::Sim(arguments) => sim::run(arguments),
         Verb::Bench(arguments) => bench::run(arguments),

@@ -12,6 +12,7 @@ pub mod books;
 pub mod cert;
 mod certificates;
 pub mod clock;
+pub mod figures;
 pub mod gateway;
 mod grpc;
 pub mod hosted;

@@ -155,12 +155,16 @@ impl KeyspaceMetrics {
         KeyspaceMetrics { name, protocol, region, replicas, ..KeyspaceMetrics::default() }
     }
 
-    /// The median of what was committed, reads under a lease excluded, in units of the round trip to the
-    /// nearest majority: `round_trip` gives that to each replica's node, as measured.
-    pub fn bound_ratio(&self, round_trip: impl Fn(&str) -> Option<f64>) -> Option<f64> {
+    /// The round trip to the nearest majority of the replicas: `round_trip` gives that to each replica's node, as measured.
+    pub fn bound(&self, round_trip: impl Fn(&str) -> Option<f64>) -> Option<f64> {
         let mut trips: Vec<f64> = self.replicas.iter().filter_map(|name| round_trip(name)).collect();
         trips.sort_unstable_by(f64::total_cmp);
-        let bound = *trips.get(Quorums::majority(self.replicas.len()) - 1)?;
+        trips.get(Quorums::majority(self.replicas.len()) - 1).copied()
+    }
+
+    /// The median of what was committed, reads under a lease excluded, in units of [`KeyspaceMetrics::bound`].
+    pub fn bound_ratio(&self, round_trip: impl Fn(&str) -> Option<f64>) -> Option<f64> {
+        let bound = self.bound(round_trip)?;
         let mut commits: Option<Counts> = None;
         for (path, histogram) in PATHS.iter().zip(&self.commits) {
             if *path != Path::Lease {

@@ -1,13 +1,13 @@
 //! The cluster itself: every node of a deployment in this process, on loopback, with the wide area emulated
 //! between them. Nodes can be killed and started again, regions cut off and healed while it runs.
 
-use super::figures::{Reading, Readings};
 use super::plain::Door;
 use super::view::{RegionView, Role, State, View};
 use crate::output::say;
 use crate::{Usage, node, protocols};
 use anyhow::Context;
 use isochrone_core::{Deployment, KeyspaceId, NodeId, RegionId};
+use isochrone_node::figures::{Reading, Readings};
 use isochrone_node::journal::Expect;
 use isochrone_node::node::{DEFAULT_SNAPSHOT_BYTES, Node, NodeConfig, NodeHandle, Sockets};
 use isochrone_node::protocols::{Administration, Protocols};
@@ -104,7 +104,7 @@ impl Cluster {
             let place = &places[usize::from(node.region.0)];
             let redis =
                 if place.nodes[0] == node.id { Some(redis_socket(&deployment, place, port)?) } else { None };
-            let (peer, grpc, http) = (any_socket()?, any_socket()?, any_socket()?);
+            let (peer, grpc, http) = (any_socket()?, any_socket()?, http_socket(node.id, port)?);
             seats.push(Seat {
                 node: node.id,
                 peer: peer.local_addr()?,
@@ -516,6 +516,13 @@ fn bound(address: SocketAddr) -> std::io::Result<Socket> {
 
 fn any_socket() -> anyhow::Result<TcpListener> {
     TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("no free port on 127.0.0.1")
+}
+
+/// A thousand above the Redis ports, where `isochrone status` looks, if nobody else is there.
+fn http_socket(node: NodeId, first: u16) -> anyhow::Result<TcpListener> {
+    let port = first.checked_add(1_000).and_then(|first| first.checked_add(node.0)).filter(|_| first > 0);
+    let bound = port.and_then(|port| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).ok());
+    bound.map_or_else(any_socket, Ok)
 }
 
 fn redis_socket(deployment: &Deployment, place: &Place, first: u16) -> anyhow::Result<TcpListener> {

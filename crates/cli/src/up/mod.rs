@@ -1,11 +1,10 @@
 //! `isochrone up`: a whole cluster in one process, and a table of how long each of its regions waits.
 
 mod cluster;
-mod figures;
 mod keys;
 mod plain;
 mod screen;
-mod table;
+pub(crate) mod table;
 #[cfg(test)]
 mod tests;
 mod view;

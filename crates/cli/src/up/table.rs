@@ -252,9 +252,9 @@ fn width(text: &str) -> usize {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::figures::Figures;
     use super::*;
     use expect_test::{Expect, expect};
+    use isochrone_node::figures::Figures;
     use std::time::Duration;
 
     fn row(region: &str, port: u16, floor_ms: f64, p50: Option<f64>) -> RegionView {

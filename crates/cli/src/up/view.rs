@@ -1,6 +1,6 @@
 //! What the cluster looks like at one moment: plain values, which `table` and `plain` print.
 
-use super::figures::Figures;
+use isochrone_node::figures::Figures;
 use serde::Serialize;
 use std::time::Duration;
 

@@ -27,6 +27,7 @@ mod resp;
 mod retwis;
 mod safety;
 mod slow_links;
+mod status;
 mod transactional;
 mod transactions;
 mod up;

@@ -3,6 +3,7 @@
 use super::clients::Clients;
 use super::peers::Peers;
 use crate::clock::Clock;
+use crate::figures::{Figures, Reading, Readings};
 use crate::gateway::{Counters, KeyspaceView, NodeView, Outcome, Step};
 use crate::io::HANGS;
 use crate::journal::JournalMetrics;
@@ -17,6 +18,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// How a node stands; what `/status` shows.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Status {
+    /// The version of the program.
+    pub version: &'static str,
     /// The cluster.
     pub cluster: String,
     /// The node.
@@ -47,7 +50,6 @@ pub struct Status {
 #[derive(Clone, Debug, Serialize)]
 pub struct KeyspaceStatus {
     /// What its processes are told by.
-    #[serde(skip)]
     pub id: u16,
     /// Its name.
     pub name: String,
@@ -76,6 +78,12 @@ pub struct KeyspaceStatus {
     /// Whether those are a majority in each partition; where the protocol chooses replicas, whether this node has heard of
     /// late that each partition has a master that serves.
     pub ready: bool,
+    /// How much this node has applied, as its metric of this name.
+    pub applied: u64,
+    /// What clients of this node have seen in the last ten seconds or so.
+    pub recent: Figures,
+    /// The round trip to the nearest majority of the replicas that the file names, where those are measured.
+    pub bound_ms: Option<f64>,
 }
 
 /// How a peer stands.
@@ -222,7 +230,12 @@ pub(crate) struct Reporter {
     counted: (Instant, u64),
     /// How many syncs there were then, and how long they took together, in seconds.
     synced: (u64, f64),
+    /// What was counted of each keyspace in the last while.
+    readings: Vec<Readings>,
 }
+
+/// Of how long the figures of [`KeyspaceStatus::recent`] are.
+const RECENT: std::time::Duration = std::time::Duration::from_secs(10);
 
 /// A keyspace as its node serves it.
 pub(crate) struct Served {
@@ -252,6 +265,7 @@ impl Reporter {
         names: Vec<(String, String)>,
         keyspaces: Vec<Served>,
     ) -> Reporter {
+        let readings = keyspaces.iter().map(|_| Readings::over(RECENT)).collect();
         Reporter {
             board,
             clock,
@@ -265,6 +279,7 @@ impl Reporter {
             served: BTreeMap::new(),
             counted: (Instant::ZERO, 0),
             synced: (0, 0.0),
+            readings,
         }
     }
 
@@ -470,6 +485,11 @@ impl Reporter {
             let seconds = now.since(since).as_nanos().max(1) as f64 / 1e9;
             node.commands_per_second = ((total - before) as f64 / seconds).round() as u64;
             node.sync_micros = self.sync_micros().unwrap_or(node.sync_micros);
+            for (served, readings) in self.keyspaces.iter().zip(&mut self.readings) {
+                let mut reading = Reading::default();
+                reading.add(&served.metrics);
+                readings.add(std::time::Instant::now(), reading);
+            }
         }
         node.uptime_seconds = now.as_nanos() / 1_000_000_000;
         node.journal_bytes = self.journal.segment_bytes.load(Relaxed);
@@ -478,13 +498,18 @@ impl Reporter {
         for (keyspace, partition, _) in self.claims() {
             self.served.insert((keyspace, partition), now);
         }
-        let keyspaces = self.keyspaces.iter().zip(&mut views);
-        let keyspaces: Vec<_> =
-            keyspaces.map(|(served, view)| self.keyspace(served, view, peers, now)).collect();
+        let keyspaces = self.keyspaces.iter().zip(&self.readings).zip(&mut views);
+        let keyspaces: Vec<_> = keyspaces
+            .map(|((served, readings), view)| KeyspaceStatus {
+                recent: readings.recent(),
+                ..self.keyspace(served, view, peers, now)
+            })
+            .collect();
         let metrics = &self.board.metrics;
         metrics.misaddressed.store(shard.misaddressed, Relaxed);
         metrics.clients.store(clients.len() as u64, Relaxed);
         let status = Status {
+            version: env!("CARGO_PKG_VERSION"),
             cluster: node.cluster.clone(),
             node: node.node.clone(),
             region: node.region.clone(),
@@ -563,6 +588,9 @@ impl Reporter {
             replicas,
             reachable: (reachable, replicas),
             ready,
+            applied: served.metrics.applied.load(Relaxed),
+            recent: Figures::default(),
+            bound_ms: self.bound_ms(served, peers),
         };
         if let Some(most) = served.masterless {
             // A deployment has at most 7 replicas.
@@ -574,6 +602,14 @@ impl Reporter {
             });
         }
         status
+    }
+
+    /// The round trip to the nearest majority of the replicas, milliseconds.
+    fn bound_ms(&self, served: &Served, peers: &Peers) -> Option<f64> {
+        served.metrics.bound(|name| {
+            let node = self.names.iter().position(|(node, _)| node == name).map(|at| NodeId(at as u16))?;
+            if node == self.me { Some(0.0) } else { peers.round_trip(node).map(Span::as_millis_f64) }
+        })
     }
 
     /// The nodes of the replicas of a partition, where this node's own knows more than the deployment file: it is one of

@@ -1,36 +1,39 @@
 //! Rates and quantiles of the last seconds, from readings of a counter that only rises.
 
-use isochrone_node::metrics::{Counts, KeyspaceMetrics};
+use crate::metrics::{Counts, KeyspaceMetrics};
+use isochrone_core::Span;
+use serde::Serialize;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// What a region's clients have seen.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Figures {
+/// What the clients of a node, or of a region's nodes, have seen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Figures {
     /// Commands answered since the start.
-    pub(crate) operations: u64,
+    pub operations: u64,
     /// Commands answered a second.
-    pub(crate) rate: f64,
+    #[serde(rename = "operations_per_second")]
+    pub rate: f64,
     /// Median, milliseconds; none where nothing was answered.
-    pub(crate) p50_ms: Option<f64>,
+    pub p50_ms: Option<f64>,
     /// 99th percentile, milliseconds.
-    pub(crate) p99_ms: Option<f64>,
+    pub p99_ms: Option<f64>,
     /// Median of those that may have changed something: reads may be faster than the floor of writes.
-    pub(crate) write_p50_ms: Option<f64>,
+    pub write_p50_ms: Option<f64>,
 }
 
-/// What has been counted of a region.
+/// What has been counted of commands.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Reading {
+pub struct Reading {
     /// All commands.
-    pub(crate) commands: Counts,
+    pub commands: Counts,
     /// Those that may have changed something.
-    pub(crate) writes: Counts,
+    pub writes: Counts,
 }
 
 impl Reading {
-    /// Adds what one of its nodes has counted.
-    pub(crate) fn add(&mut self, metrics: &KeyspaceMetrics) {
+    /// Adds what a node has counted of a keyspace.
+    pub fn add(&mut self, metrics: &KeyspaceMetrics) {
         self.commands.add(&metrics.commands.read());
         self.writes.add(&metrics.writes.read());
     }
@@ -44,7 +47,7 @@ impl Reading {
 }
 
 /// Readings of the last while, and the first.
-pub(crate) struct Readings {
+pub struct Readings {
     window: Duration,
     first: Option<Instant>,
     recent: VecDeque<(Instant, Reading)>,
@@ -52,12 +55,12 @@ pub(crate) struct Readings {
 
 impl Readings {
     /// Figures will be those of the last `window`.
-    pub(crate) fn over(window: Duration) -> Readings {
+    pub fn over(window: Duration) -> Readings {
         Readings { window, first: None, recent: VecDeque::new() }
     }
 
     /// Adds a reading. Time does not go back.
-    pub(crate) fn add(&mut self, now: Instant, reading: Reading) {
+    pub fn add(&mut self, now: Instant, reading: Reading) {
         self.first.get_or_insert(now);
         self.recent.push_back((now, reading));
         // The oldest that is kept is the youngest outside the window. Readings come a little early or late.
@@ -68,7 +71,7 @@ impl Readings {
     }
 
     /// Of the window.
-    pub(crate) fn recent(&self) -> Figures {
+    pub fn recent(&self) -> Figures {
         match (self.recent.front(), self.recent.back()) {
             (Some((from, before)), Some((to, after))) => figures(after, &after.since(before), *to - *from),
             _ => Figures::default(),
@@ -76,7 +79,7 @@ impl Readings {
     }
 
     /// Of all time.
-    pub(crate) fn whole(&self) -> Figures {
+    pub fn whole(&self) -> Figures {
         match (self.first, self.recent.back()) {
             (Some(first), Some((now, reading))) => figures(reading, reading, *now - first),
             _ => Figures::default(),
@@ -85,7 +88,7 @@ impl Readings {
 }
 
 fn figures(all: &Reading, reading: &Reading, period: Duration) -> Figures {
-    let quantile = |counts: &Counts, share| counts.quantile(share).map(isochrone_core::Span::as_millis_f64);
+    let quantile = |counts: &Counts, share| counts.quantile(share).map(Span::as_millis_f64);
     let Reading { commands, writes } = reading;
     let seconds = period.as_secs_f64();
     Figures {
@@ -100,7 +103,6 @@ fn figures(all: &Reading, reading: &Reading, period: Duration) -> Figures {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use isochrone_core::Span;
 
     #[test]
     fn figures_forget_what_left_the_window() {

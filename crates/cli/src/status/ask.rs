@@ -1,0 +1,102 @@
+//! Asks nodes how they stand, all at once.
+
+use super::told::Told;
+use anyhow::Context;
+use http_body_util::{BodyExt, Empty, Limited};
+use hyper::body::Bytes;
+use hyper::{Response, StatusCode};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use isochrone_core::deployment::Address;
+use std::error::Error as _;
+use std::time::Duration;
+
+/// A node that has not answered for so long does not.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// The largest answer that is read, bytes: a node has few processes, and thousands of partitions at most.
+const ANSWER_MAX: usize = 16 << 20;
+
+type Asker = Client<HttpConnector, Empty<Bytes>>;
+
+/// What each of these addresses answers, or why it does not.
+pub(super) fn ask(addresses: &[Address]) -> anyhow::Result<Vec<Result<Told, String>>> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("cannot start what waits for answers")?;
+    runtime.block_on(async {
+        let client: Asker = Client::builder(TokioExecutor::new()).build_http();
+        let asked: Vec<_> = addresses
+            .iter()
+            .map(|address| {
+                let (client, address) = (client.clone(), address.to_string());
+                tokio::spawn(async move {
+                    let answer = tokio::time::timeout(PATIENCE, status(&client, &address)).await;
+                    answer.unwrap_or_else(|_| Err(format!("no answer within {} s", PATIENCE.as_secs())))
+                })
+            })
+            .collect();
+        let mut answers = Vec::with_capacity(asked.len());
+        for answer in asked {
+            answers.push(answer.await?);
+        }
+        Ok(answers)
+    })
+}
+
+async fn status(client: &Asker, address: &str) -> Result<Told, String> {
+    let place = format!("http://{address}/status").parse().map_err(|error| format!("{error}"))?;
+    let answer = client.get(place).await.map_err(|error| cause(&error))?;
+    let (head, body) = answer.into_parts();
+    let body = Limited::new(body, ANSWER_MAX).collect().await.map_err(|error| error.to_string())?;
+    read(&Response::from_parts(head, body.to_bytes()))
+}
+
+fn read(answer: &Response<Bytes>) -> Result<Told, String> {
+    let other = || "something answers there, but no node of Isochrone".to_owned();
+    match answer.status() {
+        StatusCode::OK => {
+            let told: Told = serde_json::from_slice(answer.body()).map_err(|_| other())?;
+            if told.node.is_empty() { Err(other()) } else { Ok(told) }
+        }
+        // It says why in a line.
+        StatusCode::SERVICE_UNAVAILABLE => {
+            let line = std::str::from_utf8(answer.body()).unwrap_or_default().trim_end();
+            let good = !line.is_empty() && line.len() < 100 && !line.contains(char::is_control);
+            Err(if good { line.to_owned() } else { other() })
+        }
+        _ => Err(other()),
+    }
+}
+
+/// The innermost cause: what the system says.
+fn cause(error: &hyper_util::client::legacy::Error) -> String {
+    let mut text = error.to_string();
+    let mut inner = error.source();
+    while let Some(error) = inner {
+        text = error.to_string();
+        inner = error.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_node_is_taken_for_one() {
+        let answer = |status: u16, body: &'static str| {
+            read(&Response::builder().status(status).body(Bytes::from_static(body.as_bytes())).unwrap())
+        };
+        assert_eq!(answer(200, r#"{"node": "va1", "of": "later"}"#).unwrap().node, "va1");
+        assert_eq!(answer(503, "reading the journal\n").unwrap_err(), "reading the journal");
+        for (status, body) in
+            [(200, "{}"), (200, "<html>"), (404, "not found"), (503, ""), (503, "\u{1b}[2J")]
+        {
+            let why = answer(status, body).unwrap_err();
+            assert!(why.contains("no node of Isochrone"), "{status} {body}: {why}");
+        }
+    }
+}

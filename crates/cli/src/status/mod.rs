@@ -1,0 +1,130 @@
+//! `isochrone status`: one screen of who leads, who answers, and what clients wait for; from what nodes tell over HTTP.
+
+mod ask;
+mod screen;
+#[cfg(test)]
+mod tests;
+mod told;
+mod view;
+
+use crate::arguments::{Format, Status as Arguments};
+use crate::output::{print_json, print_text};
+use crate::{Status, Usage, protocols};
+use anyhow::bail;
+use isochrone_core::Deployment;
+use isochrone_core::deployment::Address;
+use told::Told;
+use view::{Asked, View};
+
+/// Where `isochrone up` serves HTTP for its first node unless it is told otherwise; the others follow.
+const UP: u16 = 8001;
+
+/// Runs the verb.
+pub(crate) fn run(arguments: Arguments) -> anyhow::Result<Status> {
+    let file = match &arguments.file {
+        // Nothing is served: the certificates may be elsewhere.
+        Some(file) => Some(Deployment::load(file, &protocols::known().insecure(true))?),
+        None => None,
+    };
+    let asked = match &file {
+        Some(file) => of_file(file)?,
+        None if arguments.http.is_empty() => of_up()?,
+        None => of_addresses(&arguments.http)?,
+    };
+    if asked.iter().all(|asked| asked.answer.is_err()) {
+        let lines = asked.iter().map(|asked| match (&asked.name, &asked.answer) {
+            (Some((name, _)), Err(why)) => {
+                format!("\n  {name}, {}: {why}", asked.http.as_deref().unwrap_or("-"))
+            }
+            (None, Err(why)) => format!("\n  {}: {why}", asked.http.as_deref().unwrap_or("-")),
+            _ => String::new(),
+        });
+        let hint = "\n  name a deployment, or with --http where a node's `http` listens; it is for its own machine or network only";
+        bail!("no node tells how it stands{}{hint}", lines.collect::<String>());
+    }
+    of_one_cluster(&asked)?;
+    let view = View::of(&asked, file.as_ref());
+    match arguments.format {
+        Format::Json => print_json(&view)?,
+        Format::Text => print_text(&screen::text(&view))?,
+    }
+    Ok(if view.ready { Status::Held } else { Status::Failed })
+}
+
+/// The nodes of a deployment, each where the file says.
+fn of_file(file: &Deployment) -> anyhow::Result<Vec<Asked>> {
+    let mut addresses: Vec<Address> = Vec::new();
+    for address in file.nodes().iter().filter_map(|node| node.http.clone()) {
+        if !addresses.contains(&address) {
+            addresses.push(address);
+        }
+    }
+    if addresses.is_empty() {
+        bail!(Usage(
+            "no node of this deployment has an `http`, where it would tell how it stands\n  give each one, e.g. http = \"127.0.0.1:9000\", and \
+             start it anew"
+                .to_owned()
+        ));
+    }
+    let answers = ask::ask(&addresses)?;
+    let named = |node: &isochrone_core::deployment::Node| {
+        let answer = match &node.http {
+            None => Err("it has no `http` in the file".to_owned()),
+            Some(http) => {
+                let at = addresses.iter().position(|address| address == http);
+                at.and_then(|at| answers.get(at))
+                    .cloned()
+                    .unwrap_or_else(|| Err("it was not asked".to_owned()))
+            }
+        };
+        // Where every node has it on its own loopback, the one of this machine answers for all.
+        let answer = match answer {
+            Ok(told) if told.node != node.name => {
+                Err(format!("{} answers there, of {}", told.node, told.cluster))
+            }
+            answer => answer,
+        };
+        let name = Some((node.name.clone(), file.region(node.region).name.clone()));
+        Asked { name, http: node.http.as_ref().map(Address::to_string), answer }
+    };
+    Ok(file.nodes().iter().map(named).collect())
+}
+
+/// Whoever answers at these.
+fn of_addresses(addresses: &[Address]) -> anyhow::Result<Vec<Asked>> {
+    let answers = ask::ask(addresses)?;
+    let asked = addresses.iter().zip(answers);
+    Ok(asked.map(|(address, answer)| Asked { name: None, http: Some(address.to_string()), answer }).collect())
+}
+
+/// The nodes of `isochrone up`: the first says how many there are.
+fn of_up() -> anyhow::Result<Vec<Asked>> {
+    let at = |index: usize| Some(Address::loopback(UP.checked_add(u16::try_from(index).ok()?)?));
+    let mut asked = of_addresses(&[Address::loopback(UP)])?;
+    if let Some(Asked { answer: Ok(Told { peers, .. }), .. }) = asked.first() {
+        let others: Vec<_> = (1..=peers.len()).filter_map(at).collect();
+        asked.extend(of_addresses(&others)?);
+    }
+    Ok(asked)
+}
+
+/// Refuses a table of two clusters, or of one node twice.
+fn of_one_cluster(asked: &[Asked]) -> anyhow::Result<()> {
+    let told: Vec<(&Told, &str)> = asked
+        .iter()
+        .filter_map(|asked| Some((asked.answer.as_ref().ok()?, asked.http.as_deref().unwrap_or("-"))))
+        .collect();
+    let Some(((first, at), others)) = told.split_first() else { return Ok(()) };
+    if let Some((other, there)) = others.iter().find(|(told, _)| told.cluster != first.cluster) {
+        bail!(Usage(format!(
+            "{} of {} answers at {at}, {} of {} at {there}\n  ask nodes of one cluster",
+            first.node, first.cluster, other.node, other.cluster
+        )));
+    }
+    for (index, (one, at)) in told.iter().enumerate() {
+        if let Some((_, there)) = told.iter().skip(index + 1).find(|(other, _)| other.node == one.node) {
+            bail!(Usage(format!("{} answers at {at} and at {there}\n  name each node once", one.node)));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,193 @@
+use super::screen;
+use super::told::Told;
+use super::view::{Asked, View};
+use super::{of_addresses, of_one_cluster};
+use expect_test::expect;
+use isochrone_core::Deployment;
+use isochrone_core::deployment::Address;
+use serde_json::{Value, json};
+
+fn peer(name: &str, trip: Option<f64>) -> Value {
+    json!({"name": name, "connected": trip.is_some(), "round_trip_ms": trip, "trouble": if trip.is_none() { "Connection refused" } else { "" }})
+}
+
+/// A node of three regions as it tells, with what `more` says otherwise.
+fn told(node: &str, region: &str, peers: &[Value], more: &Value) -> Told {
+    let mut status = json!({
+        "version": "0.1.0", "cluster": "three-regions", "node": node, "region": region, "uptime_seconds": 273_907, "ready": true, "stopping": false,
+        "unsafe_fsync_off": false, "clients": 12, "peers": peers, "of another version": 7,
+        "keyspaces": [{
+            "id": 1, "name": "main", "index": 0, "protocol": "multipaxos", "guarantee": "linearizable",
+            "leaders": ["us-east"], "members": [["us-west", "us-east", "euro"]], "reachable": [3, 3], "ready": true,
+            "applied": 123_456,
+            "recent": {"operations_per_second": 812.4, "p50_ms": 75.3, "p99_ms": 81.0, "write_p50_ms": 76.1},
+            "bound_ms": 73.0,
+        }],
+        "processes": [],
+    });
+    for (key, value) in more.as_object().unwrap() {
+        match status.pointer_mut(key) {
+            Some(place) => *place = value.clone(),
+            None => panic!("there is no {key}"),
+        }
+    }
+    serde_json::from_value(status).unwrap()
+}
+
+fn asked(answer: Result<Told, &str>, name: &str, region: &str) -> Asked {
+    let http = Some(format!("{name}:9000"));
+    Asked { name: Some((name.to_owned(), region.to_owned())), http, answer: answer.map_err(str::to_owned) }
+}
+
+fn three_regions() -> Deployment {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deployments/three-regions.toml");
+    Deployment::load(path.as_ref(), &crate::protocols::known()).unwrap()
+}
+
+#[test]
+fn a_healthy_cluster_is_one_screen() {
+    let voters = json!([
+        {"keyspace": 1, "leads": 3, "last_voters": {"us-west": 970, "euro": 30}},
+        {"keyspace": 2, "leads": 3, "last_voters": {"euro": 1_000}},
+        {"keyspace": 1, "leads": null, "last_voters": {"euro": 1_000}},
+    ]);
+    let nodes = [
+        told("us-west", "US West", &[peer("us-east", Some(73.1)), peer("euro", Some(166.2))], &json!({})),
+        told(
+            "us-east",
+            "US East",
+            &[peer("us-west", Some(73.0)), peer("euro", Some(88.1))],
+            &json!({"/processes": voters}),
+        ),
+        told(
+            "euro",
+            "Euro",
+            &[peer("us-west", Some(166.0)), peer("us-east", Some(88.0))],
+            &json!({"/keyspaces/0/recent": {"operations_per_second": 0.0}, "/uptime_seconds": 59}),
+        ),
+    ];
+    let all: Vec<_> = nodes.iter().map(|told| asked(Ok(told.clone()), &told.node, &told.region)).collect();
+    let view = View::of(&all, Some(&three_regions()));
+    assert!(view.ready);
+    expect![[r#"
+        three-regions: 3 of 3 nodes answer, all are ready
+
+        keyspace main · SELECT 0 · multipaxos · linearizable · led from us-east · waits for us-west 97 %, euro 3 %
+          node     region   role     applied  ops/s  p50 ms  p99 ms  write p50  bound  ratio
+          us-west  US West  replica   123456    812    75.3    81.0       76.1   73.0   1.04
+          us-east  US East  leader    123456    812    75.3    81.0       76.1   73.0   1.04
+          euro     Euro     replica   123456      0       -       -          -   73.0      -
+
+          node     region   state      up  clients  version  round trips, ms
+          us-west  US West  ready  3d 04h       12  0.1.0    euro 166.2, us-east 73.1
+          us-east  US East  ready  3d 04h       12  0.1.0    euro 88.1, us-west 73.0
+          euro     Euro     ready     59s       12  0.1.0    us-east 88.0, us-west 166.0
+    "#]].assert_eq(&screen::text(&view));
+    expect![[r#"{"cluster":"three-regions","ready":true,"keyspaces":[{"keyspace":"main","index":0,"protocol":"multipaxos","guarantee":"linearizable","leaders":["us-east"],"last_voters":{"euro":30,"us-west":970},"nodes":[{"node":"us-west","region":"US West","role":"replica","applied":123456,"operations_per_second":812.4,"p50_ms":75.3,"p99_ms":81.0,"write_p50_ms":76.1,"bound_ms":73.0},{"node":"us-east","region":"US East","role":"leader","applied":123456,"operations_per_second":812.4,"p50_ms":75.3,"p99_ms":81.0,"write_p50_ms":76.1,"bound_ms":73.0},{"node":"euro","region":"Euro","role":"replica","applied":123456,"operations_per_second":0.0,"p50_ms":null,"p99_ms":null,"write_p50_ms":null,"bound_ms":73.0}]}],"nodes":[{"node":"us-west","region":"US West","http":"us-west:9000","state":"ready","trouble":null,"version":"0.1.0","uptime_seconds":273907,"clients":12,"round_trips_ms":{"euro":166.2,"us-east":73.1}},{"node":"us-east","region":"US East","http":"us-east:9000","state":"ready","trouble":null,"version":"0.1.0","uptime_seconds":273907,"clients":12,"round_trips_ms":{"euro":88.1,"us-west":73.0}},{"node":"euro","region":"Euro","http":"euro:9000","state":"ready","trouble":null,"version":"0.1.0","uptime_seconds":59,"clients":12,"round_trips_ms":{"us-east":88.0,"us-west":166.0}}],"notes":[]}"#]].assert_eq(&serde_json::to_string(&view).unwrap());
+}
+
+#[test]
+fn what_is_wrong_is_told() {
+    let west = told(
+        "us-west",
+        "US West",
+        &[peer("us-east", Some(140.0)), peer("euro", None)],
+        &json!({"/keyspaces/0/leaders": [null], "/keyspaces/0/ready": false, "/keyspaces/0/reachable": [1, 3], "/ready": false}),
+    );
+    let mut slow = peer("us-west", Some(140.0));
+    slow["queued_bytes"] = json!(5_300_000);
+    slow["clock_ahead_ms"] = json!(-2_300.0);
+    let east = told(
+        "us-east",
+        "US East",
+        &[slow, peer("euro", None)],
+        &json!({"/keyspaces/0/leaders": [null], "/unsafe_fsync_off": true, "/version": "0.2.0", "/stopping": true}),
+    );
+    let all = [
+        asked(Ok(west), "us-west", "US West"),
+        asked(Ok(east), "us-east", "US East"),
+        asked(Err("Connection refused (os error 111)"), "euro", "Euro"),
+    ];
+    let view = View::of(&all, Some(&three_regions()));
+    assert!(!view.ready);
+    expect![[r#"
+        three-regions: 2 of 3 nodes answer, 0 ready
+
+        keyspace main · SELECT 0 · multipaxos · linearizable
+          node     region   role     applied  ops/s  p50 ms  p99 ms  write p50  bound  ratio
+          us-west  US West  replica   123456    812    75.3    81.0       76.1   73.0   1.04
+          us-east  US East  replica   123456    812    75.3    81.0       76.1   73.0   1.04
+
+          node     region   state          up  clients  version  round trips, ms
+          us-west  US West  not ready  3d 04h       12  0.1.0    us-east 140.0
+          us-east  US East  stopping   3d 04h       12  0.2.0    us-west 140.0
+          euro     Euro     no answer       -        -  -        -
+
+        look at
+          euro does not tell how it stands, at euro:9000: Connection refused (os error 111)
+          UNSAFE: fsync is off at us-east, a power failure loses acknowledged writes
+          us-east is stopping
+          us-west runs version 0.1.0, us-east 0.2.0
+          keyspace main is not ready at us-west, which reaches 1 of 3
+          keyspace main has no leader
+          from us-west to us-east and back takes 140.0 ms, and 73.0 in the file: `isochrone plan` reckons with the file
+          us-west has no link to euro: Connection refused
+          the clock of us-west is 2.3 s behind that of us-east
+          5.3 MB wait at us-east for us-west: the link carries less than is sent
+          us-east has no link to euro: Connection refused
+    "#]].assert_eq(&screen::text(&view));
+}
+
+#[test]
+fn partitions_are_counted_and_another_leader_is_told() {
+    let leaders = json!({"/keyspaces/0/leaders": ["us-east", "us-east", "euro"], "/keyspaces/0/protocol": "carousel-fast"});
+    let other = json!({"/keyspaces/0/leaders": ["us-east", "euro", "euro"], "/keyspaces/0/protocol": "carousel-fast"});
+    let trip = |name| peer(name, Some(1.0));
+    let all = [
+        asked(Ok(told("us-east", "US East", &[trip("euro")], &leaders)), "us-east", "US East"),
+        asked(Ok(told("us-west", "US West", &[trip("euro")], &leaders)), "us-west", "US West"),
+        asked(Ok(told("euro", "Euro", &[trip("us-east")], &other)), "euro", "Euro"),
+    ];
+    let view = View::of(&all, None);
+    let shown = &view.keyspaces[0];
+    let roles: Vec<_> = shown.nodes.iter().map(|row| row.role.as_str()).collect();
+    assert_eq!(roles, ["leads 2 of 3", "replica", "leads 1 of 3"]);
+    assert_eq!(view.notes, ["euro takes euro for the leader of partition 1 of main"]);
+    assert!(screen::text(&view).contains(" · linearizable · 3 partitions\n"));
+    // Who leads from elsewhere than the file says.
+    let one = json!({"/keyspaces/0/leaders": ["euro"]});
+    let all = [asked(Ok(told("euro", "Euro", &[], &one)), "euro", "Euro")];
+    let text =
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../deployments/three-regions.toml"));
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("led.toml");
+    let matrix = concat!(env!("CARGO_MANIFEST_DIR"), "/../../reference/rtt/carousel-ec2.csv");
+    let text = text.unwrap().replace("../reference/rtt/carousel-ec2.csv", matrix) + "leader = \"us-west\"\n";
+    std::fs::write(&path, text).unwrap();
+    let file = Deployment::load(&path, &crate::protocols::known()).unwrap();
+    assert_eq!(
+        View::of(&all, Some(&file)).notes,
+        ["keyspace main is led from euro, not from us-west, which the file names"]
+    );
+}
+
+#[test]
+fn one_cluster_and_each_node_once() {
+    let of =
+        |node: &str, cluster: &str| asked(Ok(told(node, "R", &[], &json!({"/cluster": cluster}))), node, "R");
+    of_one_cluster(&[of("a", "x"), asked(Err("no"), "b", "R"), of("c", "x")]).unwrap();
+    let twice = of_one_cluster(&[of("a", "x"), of("b", "x"), of("a", "x")]).unwrap_err().to_string();
+    assert_eq!(twice, "a answers at a:9000 and at a:9000\n  name each node once");
+    let two = of_one_cluster(&[of("a", "x"), of("b", "y")]).unwrap_err().to_string();
+    assert_eq!(two, "a of x answers at a:9000, b of y at b:9000\n  ask nodes of one cluster");
+}
+
+#[test]
+fn nobody_answers_where_nobody_listens() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port();
+    drop(taken);
+    let asked = of_addresses(&[Address::loopback(port)]).unwrap();
+    let why = asked[0].answer.as_ref().unwrap_err();
+    assert!(why.contains("refused"), "{why}");
+}

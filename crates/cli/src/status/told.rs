@@ -1,0 +1,73 @@
+//! What a node tells of itself at `/status`, as far as it is shown.
+
+use serde::Deserialize;
+use std::collections::BTreeMap;
+
+/// A node. Another version may tell less.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Told {
+    pub(crate) version: String,
+    pub(crate) cluster: String,
+    pub(crate) node: String,
+    pub(crate) region: String,
+    pub(crate) uptime_seconds: u64,
+    pub(crate) stopping: bool,
+    pub(crate) ready: bool,
+    pub(crate) unsafe_fsync_off: bool,
+    pub(crate) clients: u64,
+    pub(crate) keyspaces: Vec<Keyspace>,
+    pub(crate) peers: Vec<Peer>,
+    pub(crate) processes: Vec<Process>,
+}
+
+/// A keyspace, as the node sees it.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Keyspace {
+    pub(crate) id: u16,
+    pub(crate) name: String,
+    pub(crate) index: u32,
+    pub(crate) protocol: String,
+    pub(crate) guarantee: String,
+    /// Of each partition, where somebody leads and the node has heard of it.
+    pub(crate) leaders: Vec<Option<String>>,
+    /// Of each partition.
+    pub(crate) members: Vec<Vec<String>>,
+    pub(crate) reachable: (usize, usize),
+    pub(crate) ready: bool,
+    pub(crate) applied: u64,
+    pub(crate) recent: Recent,
+    pub(crate) bound_ms: Option<f64>,
+}
+
+/// What the node's clients have seen in the last seconds.
+#[derive(Copy, Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Recent {
+    pub(crate) operations_per_second: f64,
+    pub(crate) p50_ms: Option<f64>,
+    pub(crate) p99_ms: Option<f64>,
+    pub(crate) write_p50_ms: Option<f64>,
+}
+
+/// Another node, as the node sees it.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Peer {
+    pub(crate) name: String,
+    pub(crate) connected: bool,
+    pub(crate) round_trip_ms: Option<f64>,
+    pub(crate) clock_ahead_ms: Option<f64>,
+    pub(crate) trouble: String,
+    pub(crate) queued_bytes: u64,
+}
+
+/// A process.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Process {
+    pub(crate) keyspace: u16,
+    pub(crate) leads: Option<u64>,
+    pub(crate) last_voters: BTreeMap<String, u64>,
+}

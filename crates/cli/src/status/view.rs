@@ -1,0 +1,348 @@
+//! How a cluster stands, from what its nodes tell: pure.
+
+use super::told::{Keyspace, Peer, Told};
+use crate::protocols;
+use isochrone_core::{Deployment, NodeId};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// A node's clock may be wrong by so much before that is told, milliseconds: keys expire by the clock of the node that is asked.
+const CLOCK_MAX_MS: f64 = 1_000.0;
+/// More bytes that wait for a peer than these are told.
+const QUEUED_MAX: u64 = 1 << 20;
+/// A round trip may differ by this share from the file's, and by so many milliseconds, before that is told.
+const APART: (f64, f64) = (0.2, 2.0);
+
+/// A node that was asked.
+#[derive(Debug)]
+pub(super) struct Asked {
+    /// As the file calls it, and its region; unknown where only the address was given.
+    pub(super) name: Option<(String, String)>,
+    /// Where it was asked; none where the file gives no place.
+    pub(super) http: Option<String>,
+    /// What it told, or why it did not.
+    pub(super) answer: Result<Told, String>,
+}
+
+/// What is shown, and printed as JSON.
+#[derive(Debug, Serialize)]
+pub(super) struct View {
+    pub(super) cluster: String,
+    /// Whether every node answers and is ready.
+    pub(super) ready: bool,
+    pub(super) keyspaces: Vec<Shown>,
+    pub(super) nodes: Vec<Node>,
+    /// What somebody should look at.
+    pub(super) notes: Vec<String>,
+}
+
+/// A keyspace.
+#[derive(Debug, Serialize)]
+pub(super) struct Shown {
+    pub(super) keyspace: String,
+    pub(super) index: u32,
+    pub(super) protocol: String,
+    pub(super) guarantee: String,
+    /// The leader of each partition.
+    pub(super) leaders: Vec<Option<String>>,
+    /// How often the vote of each node was the one that a quorum waited for.
+    pub(super) last_voters: BTreeMap<String, u64>,
+    pub(super) nodes: Vec<Row>,
+}
+
+/// What clients of one node see of a keyspace.
+#[derive(Debug, Serialize)]
+pub(super) struct Row {
+    pub(super) node: String,
+    pub(super) region: String,
+    pub(super) role: String,
+    pub(super) applied: u64,
+    pub(super) operations_per_second: f64,
+    pub(super) p50_ms: Option<f64>,
+    pub(super) p99_ms: Option<f64>,
+    pub(super) write_p50_ms: Option<f64>,
+    pub(super) bound_ms: Option<f64>,
+}
+
+/// A node.
+#[derive(Debug, Serialize)]
+pub(super) struct Node {
+    pub(super) node: String,
+    pub(super) region: String,
+    pub(super) http: Option<String>,
+    pub(super) state: &'static str,
+    pub(super) trouble: Option<String>,
+    pub(super) version: Option<String>,
+    pub(super) uptime_seconds: Option<u64>,
+    pub(super) clients: Option<u64>,
+    /// The round trip to each node to which it has a link, milliseconds.
+    pub(super) round_trips_ms: BTreeMap<String, f64>,
+}
+
+impl View {
+    /// Of the nodes that were asked; with a file also what differs from it. There is an answer at least.
+    pub(super) fn of(asked: &[Asked], file: Option<&Deployment>) -> View {
+        let told: Vec<&Told> = asked.iter().filter_map(|asked| asked.answer.as_ref().ok()).collect();
+        let nodes: Vec<_> = asked.iter().map(node).collect();
+        let keyspaces = keyspaces(&told);
+        let mut notes = Vec::new();
+        of_nodes(&nodes, &told, &mut notes);
+        of_keyspaces(&told, &keyspaces, file, &mut notes);
+        of_links(&told, file, &mut notes);
+        View {
+            cluster: told.first().map_or_else(String::new, |told| told.cluster.clone()),
+            ready: nodes.iter().all(|node| node.state == "ready"),
+            keyspaces,
+            nodes,
+            notes,
+        }
+    }
+}
+
+fn node(asked: &Asked) -> Node {
+    let http = asked.http.clone();
+    match &asked.answer {
+        Ok(told) => Node {
+            node: told.node.clone(),
+            region: told.region.clone(),
+            http,
+            state: match told {
+                Told { stopping: true, .. } => "stopping",
+                Told { ready: true, .. } => "ready",
+                _ => "not ready",
+            },
+            trouble: None,
+            version: Some(told.version.clone()),
+            uptime_seconds: Some(told.uptime_seconds),
+            clients: Some(told.clients),
+            round_trips_ms: linked(told)
+                .filter_map(|peer| Some((peer.name.clone(), peer.round_trip_ms?)))
+                .collect(),
+        },
+        Err(why) => {
+            let (node, region) =
+                asked.name.clone().unwrap_or_else(|| (http.clone().unwrap_or_default(), "-".to_owned()));
+            Node {
+                node,
+                region,
+                http,
+                state: "no answer",
+                trouble: Some(why.clone()),
+                version: None,
+                uptime_seconds: None,
+                clients: None,
+                round_trips_ms: BTreeMap::new(),
+            }
+        }
+    }
+}
+
+fn linked(told: &Told) -> impl Iterator<Item = &Peer> {
+    told.peers.iter().filter(|peer| peer.connected)
+}
+
+fn keyspaces(told: &[&Told]) -> Vec<Shown> {
+    let mut names: Vec<&str> = Vec::new();
+    for keyspace in told.iter().flat_map(|told| &told.keyspaces) {
+        if !names.contains(&keyspace.name.as_str()) {
+            names.push(&keyspace.name);
+        }
+    }
+    names.iter().filter_map(|name| shown(name, told)).collect()
+}
+
+/// A keyspace by its name, as all nodes that know it tell.
+fn shown(name: &str, told: &[&Told]) -> Option<Shown> {
+    let seen: Vec<(&Told, &Keyspace)> = told
+        .iter()
+        .filter_map(|told| Some((*told, told.keyspaces.iter().find(|keyspace| keyspace.name == name)?)))
+        .collect();
+    let (_, first) = seen.first()?;
+    let partitions = seen.iter().map(|(_, keyspace)| keyspace.leaders.len()).max().unwrap_or(0);
+    let leaders: Vec<_> = (0..partitions).map(|partition| leader(&seen, partition)).collect();
+    let mut last_voters = BTreeMap::new();
+    for (told, keyspace) in &seen {
+        let of = told
+            .processes
+            .iter()
+            .filter(|process| process.keyspace == keyspace.id && process.leads.is_some());
+        for (voter, count) in of.flat_map(|process| &process.last_voters) {
+            *last_voters.entry(voter.clone()).or_default() += count;
+        }
+    }
+    let rows = seen.iter().map(|(told, keyspace)| Row {
+        node: told.node.clone(),
+        region: told.region.clone(),
+        role: role(&told.node, &leaders, keyspace),
+        applied: keyspace.applied,
+        operations_per_second: keyspace.recent.operations_per_second,
+        p50_ms: keyspace.recent.p50_ms,
+        p99_ms: keyspace.recent.p99_ms,
+        write_p50_ms: keyspace.recent.write_p50_ms,
+        bound_ms: keyspace.bound_ms,
+    });
+    Some(Shown {
+        keyspace: name.to_owned(),
+        index: first.index,
+        protocol: first.protocol.clone(),
+        guarantee: first.guarantee.clone(),
+        nodes: rows.collect(),
+        leaders,
+        last_voters,
+    })
+}
+
+/// Who leads a partition: whom most nodes name.
+fn leader(seen: &[(&Told, &Keyspace)], partition: usize) -> Option<String> {
+    let mut named: Vec<(&str, usize)> = Vec::new();
+    for (_, keyspace) in seen {
+        let Some(Some(leader)) = keyspace.leaders.get(partition) else { continue };
+        match named.iter_mut().find(|(name, _)| name == leader) {
+            Some((_, votes)) => *votes += 1,
+            None => named.push((leader, 1)),
+        }
+    }
+    // Of as many the first.
+    named.iter().rev().max_by_key(|(_, votes)| *votes).map(|(name, _)| (*name).to_owned())
+}
+
+fn role(node: &str, leaders: &[Option<String>], keyspace: &Keyspace) -> String {
+    let led = leaders.iter().filter(|leader| leader.as_deref() == Some(node)).count();
+    match led {
+        0 if keyspace.members.iter().flatten().any(|member| member == node) => "replica".to_owned(),
+        0 => "client".to_owned(),
+        1 if leaders.len() == 1 => "leader".to_owned(),
+        led => format!("leads {led} of {}", leaders.len()),
+    }
+}
+
+fn of_nodes(nodes: &[Node], told: &[&Told], notes: &mut Vec<String>) {
+    for node in nodes {
+        let name = &node.node;
+        if let Some(why) = &node.trouble {
+            let reached = told.iter().any(|told| linked(told).any(|peer| peer.name == *name));
+            let but = if reached { "; its peers reach it" } else { "" };
+            notes.push(match &node.http {
+                Some(http) if http != name => {
+                    format!("{name} does not tell how it stands, at {http}: {why}{but}")
+                }
+                Some(_) => format!("{name} does not tell how it stands: {why}"),
+                None => format!("{name} was not asked: {why}{but}"),
+            });
+        }
+    }
+    for told in told {
+        let name = &told.node;
+        if told.unsafe_fsync_off {
+            notes.push(format!("UNSAFE: fsync is off at {name}, a power failure loses acknowledged writes"));
+        }
+        if told.stopping {
+            notes.push(format!("{name} is stopping"));
+        } else if !told.ready && told.keyspaces.iter().all(|keyspace| keyspace.ready) {
+            notes.push(format!("{name} is not ready: its disk hangs, or it gets no processor"));
+        }
+    }
+    if let Some(first) = told.first()
+        && let Some(other) = told.iter().find(|told| told.version != first.version)
+    {
+        notes
+            .push(format!("{} runs version {}, {} {}", first.node, first.version, other.node, other.version));
+    }
+}
+
+fn of_keyspaces(told: &[&Told], keyspaces: &[Shown], file: Option<&Deployment>, notes: &mut Vec<String>) {
+    for shown in keyspaces {
+        let name = &shown.keyspace;
+        for told in told {
+            let keyspace = told.keyspaces.iter().find(|keyspace| keyspace.name == *name);
+            if let Some(Keyspace { ready: false, reachable: (reachable, all), .. }) = keyspace {
+                notes.push(format!(
+                    "keyspace {name} is not ready at {}, which reaches {reachable} of {all}",
+                    told.node
+                ));
+            }
+            if let Some(keyspace) = keyspace
+                && let Some((other, partition)) = disagrees(keyspace, &shown.leaders)
+            {
+                notes.push(format!(
+                    "{} takes {other} for the leader of partition {partition} of {name}",
+                    told.node
+                ));
+            }
+        }
+        let led = protocols::ALL.iter().any(|entry| entry.name == shown.protocol && entry.led);
+        let without = shown.leaders.iter().filter(|leader| leader.is_none()).count();
+        if led && without > 0 {
+            let all = shown.leaders.len();
+            notes.push(match all {
+                1 => format!("keyspace {name} has no leader"),
+                _ => format!("{without} of the {all} partitions of keyspace {name} have no leader"),
+            });
+        }
+        if let Some(file) = file
+            && let Some(wanted) = file.keyspaces().iter().find(|keyspace| keyspace.name == *name)
+            && let (Some(wanted), [Some(leader)]) = (wanted.leader, shown.leaders.as_slice())
+            && file.node(wanted).name != *leader
+        {
+            notes.push(format!(
+                "keyspace {name} is led from {leader}, not from {}, which the file names",
+                file.node(wanted).name
+            ));
+        }
+    }
+}
+
+/// Whom a node takes for the leader of a partition where others say another.
+fn disagrees<'a>(keyspace: &'a Keyspace, leaders: &[Option<String>]) -> Option<(&'a str, usize)> {
+    let pairs = keyspace.leaders.iter().zip(leaders).enumerate();
+    pairs
+        .filter_map(|(partition, pair)| match pair {
+            (Some(one), Some(other)) if one != other => Some((one.as_str(), partition)),
+            _ => None,
+        })
+        .next()
+}
+
+fn of_links(told: &[&Told], file: Option<&Deployment>, notes: &mut Vec<String>) {
+    let mut compared: Vec<(&str, &str)> = Vec::new();
+    for told in told {
+        let name = told.node.as_str();
+        for peer in &told.peers {
+            let to = peer.name.as_str();
+            if !peer.connected {
+                let why = if peer.trouble.is_empty() { String::new() } else { format!(": {}", peer.trouble) };
+                notes.push(format!("{name} has no link to {to}{why}"));
+                continue;
+            }
+            if peer.clock_ahead_ms.is_some_and(|ahead| ahead.abs() > CLOCK_MAX_MS) {
+                let ahead = peer.clock_ahead_ms.unwrap_or_default() / 1e3;
+                let word = if ahead < 0.0 { "behind" } else { "ahead of" };
+                notes.push(format!("the clock of {to} is {:.1} s {word} that of {name}", ahead.abs()));
+            }
+            if peer.queued_bytes > QUEUED_MAX {
+                let waits = peer.queued_bytes as f64 / 1e6;
+                notes.push(format!(
+                    "{waits:.1} MB wait at {name} for {to}: the link carries less than is sent"
+                ));
+            }
+            if compared.contains(&(to, name)) {
+                continue;
+            }
+            compared.push((name, to));
+            if let Some(file) = file
+                && let (Some(from), Some(at)) = (named(file, name), named(file, to))
+                && let Some(measured) = peer.round_trip_ms
+            {
+                let says = (file.one_way(from, at) + file.one_way(at, from)).as_millis_f64();
+                let apart = (measured - says).abs();
+                if apart > APART.1 && apart > says * APART.0 {
+                    notes.push(format!("from {name} to {to} and back takes {measured:.1} ms, and {says:.1} in the file: `isochrone plan` reckons with the file"));
+                }
+            }
+        }
+    }
+}
+
+fn named(file: &Deployment, name: &str) -> Option<NodeId> {
+    file.nodes().iter().find(|node| node.name == name).map(|node| node.id)
+}
