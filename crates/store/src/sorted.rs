@@ -81,10 +81,37 @@ impl SortedSet {
                 start..end.max(start)
             }
             Selection::Lex { min, max } => {
-                let start = self.index(|_, member| before(member, min, true));
-                let end = self.index(|_, member| before(member, max, false));
+                let (start, end) = if self.has_one_score() {
+                    let start = self.index(|_, member| before(member, min, true));
+                    (start, self.index(|_, member| before(member, max, false)))
+                } else {
+                    self.walk(min, max)
+                };
                 start..end.max(start)
             }
+        }
+    }
+
+    fn has_one_score(&self) -> bool {
+        let last = self.len().checked_sub(1).and_then(|last| self.order.get(last));
+        self.order.get(0).map(|(score, _)| score) == last.map(|(score, _)| score)
+    }
+
+    /// Where members of several scores are asked for by their names, by which they have no order then: from the first that is
+    /// not before the range up to the first from there on that is behind it, as Redis answers for small sets. What a search
+    /// would find depends on how the members lie in memory, which replicas need not have in common.
+    fn walk(&self, min: &LexBound, max: &LexBound) -> (usize, usize) {
+        let is_behind = |member: &[u8]| !before(member, max, false);
+        let mut members = self.order.iter().map(|(_, member)| &member[..]).enumerate();
+        let ends = self.order.get(0).zip(self.len().checked_sub(1).and_then(|last| self.order.get(last)));
+        if ends.is_none_or(|((_, first), (_, last))| is_behind(first) || before(last, min, true)) {
+            return (0, 0);
+        }
+        match members.find(|(_, member)| !before(member, min, true)) {
+            Some((start, member)) if !is_behind(member) => {
+                (start, members.find(|(_, member)| is_behind(member)).map_or(self.len(), |(end, _)| end))
+            }
+            _ => (0, 0),
         }
     }
 
