@@ -38,6 +38,8 @@ pub struct Lasting {
     /// What must not change while the data lives, by the names and values of deployment files: under another value what is
     /// in the logs would mean something else.
     pub fixed: Vec<(&'static str, String)>,
+    /// Who leads first, where nobody votes for that one: with two of them, two would lead.
+    pub leader: Option<NodeId>,
     /// Nodes beside the replicas of the file that may come to hold what the others rest on: more may be named, none may go.
     pub spares: Vec<NodeId>,
     /// How long what one of the processes granted may bind it after a restart that forgot it.

@@ -46,6 +46,9 @@ impl fmt::Debug for Slot {
     }
 }
 
+/// Slots for which room is kept, however few are held.
+const ROOM: usize = 1_024;
+
 /// A ring buffer over slots `base..end`, any of which may be empty. Insert, get and the steps of
 /// `contiguous` are O(1); space is that of the range. It replaced an ordered map, whose nodes a log that
 /// grows at one end and is cut at the other allocates and frees for nothing.
@@ -144,6 +147,11 @@ impl<T> SlotLog<T> {
         while self.contiguous < self.end() && self.get(self.contiguous).is_some() {
             self.contiguous = self.contiguous.next();
         }
+        // What a gap or a burst took is given back, seldom enough that moving what is held costs next to nothing.
+        let room = (self.ring.len() * 2).max(ROOM);
+        if self.ring.capacity() > room * 4 {
+            self.ring.shrink_to(room);
+        }
     }
 
     /// Forgets every slot from `from` on.
@@ -164,6 +172,15 @@ mod tests {
     use super::*;
     use crate::Random;
     use std::collections::BTreeMap;
+
+    #[test]
+    fn the_room_that_a_gap_took_is_given_back() {
+        let mut log = SlotLog::default();
+        log.insert(Slot(100_000), 'x');
+        log.trim(Slot(99_999));
+        assert_eq!((log.get(Slot(100_000)), log.end()), (Some(&'x'), Slot(100_001)));
+        assert!(log.ring.capacity() <= 2 * ROOM, "room for {}", log.ring.capacity());
+    }
 
     #[test]
     fn it_agrees_with_an_ordered_map() {

@@ -129,6 +129,10 @@ pub struct Pull {
     giver: ProcessId,
     transfer: Transfer,
     vain: u32,
+    /// How many givers were turned away from before this one.
+    turns: u32,
+    /// Whether this one has answered.
+    answered: bool,
 }
 
 /// What has come of a transfer.
@@ -145,10 +149,13 @@ pub struct Pulled {
 /// Questions without an answer after which a giver is given up.
 const VAIN_MAX: u32 = 6;
 
+/// Questions without an answer after which another giver is turned to, if there is one.
+const VAIN_BORNE: u32 = 2;
+
 impl Pull {
     /// A transfer from this peer, of which nothing was asked.
     pub fn new(giver: ProcessId) -> Pull {
-        Pull { giver, transfer: Transfer::default(), vain: 0 }
+        Pull { giver, transfer: Transfer::default(), vain: 0, turns: 0, answered: false }
     }
 
     /// Who is asked.
@@ -161,10 +168,28 @@ impl Pull {
         self.transfer.position()
     }
 
+    /// Begins anew with another peer that can give what is lacked, where two questions in a row were in vain; whether it
+    /// does. It is waited for as if those had been asked of it: where the lines are slow, each of two would otherwise be
+    /// turned away from before its answer is there, for ever.
+    pub fn turn_to(&mut self, other: ProcessId) -> bool {
+        // The last question may still be answered.
+        let turns = other != self.giver && self.vain > VAIN_BORNE;
+        if turns {
+            *self = Pull { turns: self.turns + 1, ..Pull::new(other) };
+        }
+        turns
+    }
+
     /// The chunks to ask for (again); `None` where that was in vain too often.
     pub fn again(&mut self) -> Option<Vec<u64>> {
         self.vain += 1;
-        (self.vain <= VAIN_MAX).then(|| self.transfer.wanted().collect())
+        (self.asked() <= VAIN_MAX).then(|| self.transfer.wanted().collect())
+    }
+
+    /// Questions since the last answer, with those for which other givers were turned away from: what a giver that has said nothing
+    /// yet is waited for by, and all are given up by.
+    fn asked(&self) -> u32 {
+        self.turns * VAIN_BORNE + self.vain
     }
 
     /// Whether what is asked for now was asked for before: its answer may be on its way.
@@ -175,7 +200,8 @@ impl Pull {
     /// How long to wait for an answer before asking again, where it is `resend` at first: longer each time, as a chunk may be large
     /// and the line slow.
     pub fn patience(&self, resend: Span) -> Span {
-        resend * (1 << self.vain.saturating_sub(1).min(VAIN_MAX))
+        let asked = if self.answered { self.vain } else { self.asked() };
+        resend * (1 << asked.saturating_sub(1).min(VAIN_MAX))
     }
 
     /// Takes in chunk `index` at `position`; `None` where it is of another transfer, was not asked for, or came twice.
@@ -196,7 +222,7 @@ impl Pull {
             Arrived::Chunks(chunks) => (chunks, false),
             Arrived::Complete(chunks) => (chunks, true),
         };
-        self.vain = 0;
+        (self.vain, self.answered) = (0, true);
         let new = |index: &u64| before.is_none_or(|before| *index > before);
         let wanted = if complete { Vec::new() } else { self.transfer.wanted().filter(new).collect() };
         Some(Pulled { chunks: (first..).zip(chunks).collect(), complete, wanted })
@@ -257,6 +283,34 @@ mod tests {
             assert_eq!(got.len() as u64, length);
             assert_eq!(transfer.accept(99, transfer.next, None), Arrived::Ignored, "another view's chunk");
         }
+    }
+
+    #[test]
+    fn another_giver_is_turned_to_where_one_does_not_answer() {
+        let (resend, chunk) = (Span::from_millis(100), || Some(Blob::new(b"chunk")));
+        let [one, other] = [1, 2].map(ProcessId::from_u64);
+        let mut pull = Pull::new(one);
+        let ask = |pull: &mut Pull| pull.again().map(|_| pull.patience(resend));
+        let waits = |times: u64| Some(resend * times);
+        assert_eq!([0; 2].map(|_| ask(&mut pull)), [1, 2].map(waits));
+        assert!(!pull.turn_to(other), "the second question may be answered yet");
+        assert!(pull.accept(one, 7, 0, chunk()).is_some());
+        assert_eq!([0; 2].map(|_| ask(&mut pull)), [1, 2].map(waits));
+        assert!(!pull.turn_to(other), "it has answered meanwhile");
+        assert_eq!(ask(&mut pull), waits(4));
+        assert!(!pull.turn_to(one) && pull.turn_to(other));
+        assert_eq!((pull.giver(), pull.position()), (other, None));
+        assert_eq!(pull.accept(one, 7, 1, chunk()), None, "of the state that was begun before");
+        // Each of two is waited for longer, and neither for ever.
+        assert_eq!([0; 3].map(|_| ask(&mut pull)), [4, 8, 16].map(waits));
+        assert!(pull.turn_to(one));
+        assert_eq!([0; 2].map(|_| ask(&mut pull)), [16, 32].map(waits));
+        assert_eq!(ask(&mut pull), None);
+        // Who has answered is not waited for longer than the first.
+        let mut pull = Pull::new(one);
+        assert_eq!([0; 3].map(|_| ask(&mut pull)), [1, 2, 4].map(waits));
+        assert!(pull.turn_to(other) && pull.accept(other, 7, 0, chunk()).is_some());
+        assert_eq!(ask(&mut pull), waits(1));
     }
 
     #[test]

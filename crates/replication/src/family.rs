@@ -29,6 +29,8 @@ pub trait Family: Copy + Debug + Send + Sync + 'static {
     const LED: bool;
     /// Whether a command's place is certain before it is executed, so that `reply = "commit"` means something.
     const COMMITS: bool;
+    /// Whether who leads an epoch first does so without anybody's vote: all must know the same one, for as long as the data lives.
+    const LEADER_FIXED: bool = false;
     /// Whether spares are servers like the others from the start, and only who administers them grows: then they are
     /// members of every group, and clients know them.
     const SPARES_SERVE: bool = false;
@@ -128,7 +130,8 @@ impl<S: StateMachine, F: Family> Protocol for Replicated<S, F> {
             // What is remembered of clients is of another kind, and what was answered early may come behind what followed.
             fixed.push(("reply", placement.service.reply.name().to_owned()));
         }
-        Lasting { fixed, spares: placement.spares.clone(), leases: placement.parameters.leases() }
+        let leader = F::LEADER_FIXED.then_some(placement.leader);
+        Lasting { fixed, leader, spares: placement.spares.clone(), leases: placement.parameters.leases() }
     }
 
     fn place(placement: &Self::Placement, host: &mut impl Assemble<Self>) {

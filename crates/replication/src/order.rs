@@ -260,7 +260,8 @@ pub trait Order:
     /// The next step, once each. Called until there is none, after every input (see [`Order::DEFERS`]).
     fn step(&mut self, now: Instant) -> Option<Step<Self::Value>>;
 
-    /// How much was taken out: rises with every [`Step::Decided`]; it need not be the same at two replicas.
+    /// How much was taken out: rises with every [`Step::Decided`]; it need not be the same at two replicas. No two states of a
+    /// replica have the same, whatever it has restarted from ([`first_serial`]): a peer that takes in a state knows it by that.
     fn serial(&self) -> u64;
 
     /// Where the state stands that follows from all steps taken out.
@@ -290,4 +291,10 @@ pub trait Order:
     /// Changes who leads ([`Change::Lead`], [`Change::Resign`]), and who the members are where
     /// [`Order::MEMBERSHIP`] is [`Membership::Own`]. The answer completes the ticket.
     fn change(&mut self, ticket: Ticket, change: Change, effects: &mut Effects<Self>);
+}
+
+/// Where a replica begins to count what it takes out ([`Order::serial`]) whose snapshots do not say how much that was: in
+/// each of its lives elsewhere, until it has taken out 2^32 in one, or has had 2^12 of them.
+pub(crate) fn first_serial(incarnation: u32) -> u64 {
+    u64::from(incarnation % (1 << 12)) << 32
 }

@@ -86,8 +86,11 @@ impl<'a> Section<'a> {
         wrong: impl std::fmt::Display,
         right: impl Into<String>,
     ) {
-        let wrong =
-            if self.title.is_empty() { wrong.to_string() } else { format!("{}: {wrong}", self.title) };
+        let wrong = match (mistakes.is_full(), self.title.is_empty()) {
+            (true, _) => String::new(),
+            (false, true) => wrong.to_string(),
+            (false, false) => format!("{}: {wrong}", self.title),
+        };
         mistakes.at(line, wrong, right);
     }
 

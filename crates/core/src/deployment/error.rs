@@ -27,9 +27,17 @@ impl fmt::Display for ConfigError {
     }
 }
 
-/// All the mistakes of a configuration, in the order of their lines; never empty.
+/// Mistakes that are told of one configuration; more are counted. A file of 1 MiB may have hundreds of thousands.
+const TOLD_MAX: usize = 100;
+
+/// The mistakes of a configuration, in the order of their lines; never empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ConfigErrors(Vec<ConfigError>);
+pub struct ConfigErrors {
+    /// Those that are told.
+    list: Vec<ConfigError>,
+    /// How many more there are.
+    more: usize,
+}
 
 impl ConfigErrors {
     /// A single mistake.
@@ -39,39 +47,44 @@ impl ConfigErrors {
         wrong: impl Into<String>,
         right: impl Into<String>,
     ) -> Self {
-        Self(vec![ConfigError { file: file.into(), line, wrong: wrong.into(), right: right.into() }])
+        let error = ConfigError { file: file.into(), line, wrong: wrong.into(), right: right.into() };
+        Self { list: vec![error], more: 0 }
     }
 
-    /// The mistakes, in the order of their lines.
+    /// The mistakes that are told, in the order of their lines.
     pub fn iter(&self) -> std::slice::Iter<'_, ConfigError> {
-        self.0.iter()
+        self.list.iter()
     }
 }
 
 impl fmt::Display for ConfigErrors {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, error) in self.0.iter().enumerate() {
+        for (index, error) in self.list.iter().enumerate() {
             if index > 0 {
                 writeln!(f)?;
             }
             write!(f, "{error}")?;
         }
-        Ok(())
+        match self.more {
+            0 => Ok(()),
+            more => write!(f, "\nand {more} more"),
+        }
     }
 }
 
 impl std::error::Error for ConfigErrors {}
 
-/// Gathers mistakes while a file is read, so that a person sees all of them at once.
+/// Gathers mistakes while a file is read, so that a person sees all of them at once, or as many as anybody reads.
 #[derive(Debug)]
 pub(crate) struct Mistakes {
     file: Arc<str>,
     list: Vec<ConfigError>,
+    more: usize,
 }
 
 impl Mistakes {
     pub(crate) fn in_file(file: impl Into<Arc<str>>) -> Self {
-        Self { file: file.into(), list: Vec::new() }
+        Self { file: file.into(), list: Vec::new(), more: 0 }
     }
 
     pub(crate) fn file(&self) -> &Arc<str> {
@@ -82,19 +95,28 @@ impl Mistakes {
         self.list.is_empty()
     }
 
+    /// Whether the next mistake is only counted: what is said of it need not be made.
+    pub(crate) fn is_full(&self) -> bool {
+        self.list.len() >= TOLD_MAX
+    }
+
     /// Notes a mistake on a line of this file.
     pub(crate) fn at(&mut self, line: u32, wrong: impl Into<String>, right: impl Into<String>) {
-        self.list.push(ConfigError {
-            file: self.file.clone(),
-            line,
-            wrong: wrong.into(),
-            right: right.into(),
-        });
+        let (wrong, right) = (wrong.into(), right.into());
+        self.note(ConfigError { file: self.file.clone(), line, wrong, right });
     }
 
     /// Takes in the mistakes found in another file, which are shown after this file's own.
     pub(crate) fn absorb(&mut self, other: ConfigErrors) {
-        self.list.extend(other.0);
+        self.more += other.more;
+        other.list.into_iter().for_each(|error| self.note(error));
+    }
+
+    fn note(&mut self, error: ConfigError) {
+        match self.is_full() {
+            true => self.more += 1,
+            false => self.list.push(error),
+        }
     }
 
     /// `value` if nothing was wrong, else every mistake.
@@ -104,10 +126,9 @@ impl Mistakes {
             _ => {
                 // A value is withheld only after the reason was noted; the assertion keeps the error list non-empty.
                 assert!(!self.list.is_empty(), "a configuration was refused without a reason");
-                let own = self.file;
-                let mut list = self.list;
+                let Self { file: own, mut list, more } = self;
                 list.sort_by(|a, b| (a.file != own, &a.file, a.line).cmp(&(b.file != own, &b.file, b.line)));
-                Err(ConfigErrors(list))
+                Err(ConfigErrors { list, more })
             }
         }
     }

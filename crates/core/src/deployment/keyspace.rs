@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::draft::{Located, Names, Section};
-use super::parse::{Parser, REPLICATIONS, find_replica};
+use super::parse::{NODES_MAX, Parser, REPLICATIONS, find_replica};
 use super::values::{one_of, suggest};
 use super::{Keyspace, Node, Parameters, Region};
 use crate::id::{KeyspaceId, NodeId, RegionId};
@@ -219,6 +219,12 @@ impl Parser<'_> {
         listed: &Names,
         nodes: &[(u32, Node)],
     ) -> Option<Vec<NodeId>> {
+        if listed.value.len() > NODES_MAX {
+            let count = listed.value.len();
+            let what = format!("replicas names {count} nodes");
+            self.refuse_replication(section, listed.line, &what, count, nodes.len());
+            return None;
+        }
         let mut replicas = Vec::new();
         let mut good = true;
         for name in &listed.value {
@@ -226,7 +232,7 @@ impl Parser<'_> {
             let refusal = match found {
                 None => Some((
                     format!("replicas names {:?}, which is no node", name.value),
-                    suggest(&name.value, nodes.iter().map(|(_, node)| node.name.as_str())),
+                    self.node_meant(&name.value, nodes),
                 )),
                 Some(id) if replicas.contains(&id) => Some((
                     format!("replicas names {:?} twice", name.value),
@@ -248,6 +254,14 @@ impl Parser<'_> {
             good = false;
         }
         good.then_some(replicas)
+    }
+
+    /// A hint at the node that was probably meant; none where it is told to nobody, since it takes a look at every name.
+    pub(super) fn node_meant(&self, name: &str, nodes: &[(u32, Node)]) -> String {
+        match self.mistakes.is_full() {
+            true => String::new(),
+            false => suggest(name, nodes.iter().map(|(_, node)| node.name.as_str())),
+        }
     }
 
     pub(super) fn refuse_replication(

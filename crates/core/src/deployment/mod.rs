@@ -1,8 +1,8 @@
 //! A deployment is one file: regions, nodes, the network between them, keyspaces and what protects them.
 //!
 //! The same TOML drives `plan`, `sim`, `up`, `node` and `bench`. It is parsed, not validated: text becomes drafts with
-//! the line of every value, drafts become a [`Deployment`], and a [`Deployment`] cannot be wrong. All mistakes of a file
-//! are reported together, each with its line, what is wrong and what would be right. `docs/deployment.md` describes
+//! the line of every value, drafts become a [`Deployment`], and a [`Deployment`] cannot be wrong. All mistakes of a file, up to a
+//! hundred, are reported together, each with its line, what is wrong and what would be right. `docs/deployment.md` describes
 //! every key.
 
 mod draft;

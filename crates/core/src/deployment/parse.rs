@@ -22,7 +22,7 @@ pub(super) const CLUSTER: &str = "isochrone";
 
 /// Far above any deployment; they bound the work that a hostile file can cause.
 const REGIONS_MAX: usize = 64;
-const NODES_MAX: usize = 256;
+pub(super) const NODES_MAX: usize = 256;
 const KEYSPACES_MAX: usize = 256;
 const NAME_MAX: usize = 64;
 const TEXT_MAX: usize = 1 << 20;

@@ -2,8 +2,8 @@
 
 use super::Keyspace;
 use super::draft::{Names, Section};
-use super::parse::{Parser, REPLICATIONS};
-use super::values::{one_of, suggest};
+use super::parse::{NODES_MAX, Parser, REPLICATIONS};
+use super::values::one_of;
 use super::{Node, keyspace::PARTITIONS_MAX};
 use crate::id::NodeId;
 
@@ -91,6 +91,12 @@ impl Parser<'_> {
         listed: &Names,
         nodes: &[(u32, Node)],
     ) -> Option<Vec<NodeId>> {
+        if listed.value.len() > NODES_MAX {
+            let count = listed.value.len();
+            let what = format!("placement of partition {partition} names {count} nodes");
+            self.refuse_replication(section, listed.line, &what, count, nodes.len());
+            return None;
+        }
         let mut group = Vec::new();
         let mut good = true;
         for name in &listed.value {
@@ -98,7 +104,7 @@ impl Parser<'_> {
             let refusal = match found {
                 None => Some((
                     format!("placement of partition {partition} names {:?}, which is no node", name.value),
-                    suggest(&name.value, nodes.iter().map(|(_, node)| node.name.as_str())),
+                    self.node_meant(&name.value, nodes),
                 )),
                 Some(id) if group.contains(&id) => Some((
                     format!("placement of partition {partition} names {:?} twice", name.value),

@@ -250,6 +250,29 @@ fn a_missing_file_says_so() {
     assert!(errors.starts_with("no-such.toml: cannot read it: "), "{errors}");
 }
 
+/// In a file of 1 MiB there may be hundreds of thousands; what is said of each names up to 256 nodes.
+#[test]
+fn no_more_mistakes_are_told_than_anybody_reads() {
+    let node = |number: usize| format!("[[node]]\nname = \"n{number:063}\"\nregion = \"R\"\n");
+    let nodes: String = (0..256).map(node).collect();
+    let told = |keyspace: &str| {
+        let text = format!("[[region]]\nname = \"R\"\n{nodes}[[keyspace]]\nname = \"main\"\n{keyspace}\n");
+        let errors = parse(&text, "x.toml").err().unwrap();
+        (errors.iter().count(), errors.to_string())
+    };
+    let unknown = |count| format!("[{}]", "\"x\",".repeat(count));
+    let placement = |groups: &str| format!("protocol = \"carousel-fast\"\nplacement = [{groups}]");
+    let (count, text) = told(&format!("protocol = \"multipaxos\"\nreplicas = {}", unknown(200_000)));
+    assert_eq!(count, 1, "{text}");
+    assert!(text.contains("replicas names 200000 nodes, "), "{text}");
+    let (count, text) = told(&placement(&unknown(257)));
+    assert_eq!(count, 1, "{text}");
+    assert!(text.contains("placement of partition 0 names 257 nodes, "), "{text}");
+    let (count, text) = told(&placement(&vec![unknown(256); 10].join(", ")));
+    assert_eq!(count, 100);
+    assert!(text.ends_with("\nand 2460 more"), "{}", text.lines().last().unwrap());
+}
+
 #[test]
 fn without_round_trips_only_a_live_cluster_can_run() {
     let text = GOOD.replace("rtt = \"../../../../reference/rtt/carousel-ec2.csv\"\n", "");

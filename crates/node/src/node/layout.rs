@@ -48,7 +48,9 @@ impl Known {
         let names: Vec<_> = replicas.iter().map(name).collect();
         let spares = lasting.spares.iter().map(name).collect();
         let (protocol, replicas) = (protocol.clone(), Some(names.join(",")));
-        let fixed = lasting.fixed.iter().map(|(key, value)| ((*key).to_owned(), word(value))).collect();
+        let mut fixed: BTreeMap<_, _> =
+            lasting.fixed.iter().map(|(key, value)| ((*key).to_owned(), word(value))).collect();
+        fixed.extend(lasting.leader.iter().map(|node| ("leader".to_owned(), name(node))));
         // As it is written: whole milliseconds, and none too few.
         let leases = Span::from_millis(lasting.leases.as_nanos().div_ceil(1_000_000));
         Known { number: id.0, protocol, partitions: *partitions, replicas, leases, spares, fixed }
@@ -318,6 +320,11 @@ mod tests {
                 r#"KEYSPACES: keyspace "main" has had a, b among its `spares`, which the deployment file does not name any more; what is there would not be looked for, and nothing might be served: write it there again. Copies are kept from a node by `remove-replica` (docs/operations.md, "Changing things while it runs")"#
             ]],
         );
+        // Who leads first is named, also where the file does not.
+        let led = Lasting { leader: Some(NodeId(0)), ..Lasting::default() };
+        put(written.replace(" a 2", " a 2 leader=b"));
+        let error = examine(directory.path(), &deployment(&begun[..1]), &[led]).err().unwrap().to_string();
+        assert!(error.contains("has leader = b here and a in the deployment file"), "{error}");
         let spares = Lasting { spares: vec![NodeId(0)], ..Lasting::default() };
         put(written.clone());
         for _ in 0..2 {

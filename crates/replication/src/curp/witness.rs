@@ -243,9 +243,17 @@ impl<T: Clone> Witness<T> {
         found.into_iter().collect()
     }
 
-    /// Whether nothing is held under any of these keys: a read of them commutes with all that is held.
-    pub fn commutes(&self, hashes: &[u64]) -> bool {
-        hashes.iter().all(|hash| self.find(tag(*hash)).is_none())
+    /// Whether nothing is held under any of these keys: a read of them commutes with all that is held. What stands in its
+    /// way is suspected as if a request had found it (`specs/curp.md` 3.8): where a key is only read, nobody else finds it.
+    pub fn commutes(&mut self, hashes: &[u64]) -> bool {
+        let mut commutes = true;
+        for hash in hashes {
+            if let Some(slot) = self.find(tag(*hash)) {
+                commutes = false;
+                self.suspect(slot);
+            }
+        }
+        commutes
     }
 
     /// Whether this request is held under this key.

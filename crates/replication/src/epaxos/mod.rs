@@ -25,8 +25,9 @@
 //!
 //! **What survives.** Anything but the loss of a majority's journals. A failure costs those nothing whose
 //! commands do not interfere with what the failed replica led; others the patience after which the silent are
-//! suspected, and two or three round trips. While fewer live than a fast quorum needs, commands take the slow
-//! path at once.
+//! suspected, and two or three round trips. A replica whose delegate has failed proposes nothing new until what
+//! that one left open is given up, so that this is proposed again ahead of what the same client has sent later.
+//! While fewer live than a fast quorum needs, commands take the slow path at once.
 //!
 //! **Who stands where.** One replica on each node listed, seven at most; clients ask the nearest.
 //!
@@ -90,7 +91,7 @@
 //!   who adopts the vote in the highest ballot. In ballot 0 the leader proposes one value only, or, at three
 //!   replicas, leaves that to the one delegate, whose answer is its vote; the leader's own vote is its record
 //!   of the commit. Leader and delegate are the majority that knows the instance before that; what the third has
-//!   heard, it may forget.
+//!   heard, it may forget, and it counts for nothing in a recovery.
 //! - *A leader knows what it has let out, or that it may have*: an instance leaves ahead of its record, so a
 //!   restart may have lost it. Numbers are reserved by a durable record before anything leaves under them. A
 //!   leader that starts again uses none of these twice. Until those it knows nothing of are settled, mostly

@@ -40,6 +40,9 @@ pub(super) struct Reign<V: Ordered> {
     certain: BTreeMap<ClientId, Vec<u64>>,
     contact: Suspicion,
     suspects: ReplicaSet,
+    /// The members that live and cannot vote at what is open: they lack what the reign began with, or what is decided up to
+    /// there, which may be a whole state. Nobody waits for their votes.
+    lagging: ReplicaSet,
 }
 
 /// A proposal between its sending and its decision.
@@ -83,6 +86,7 @@ impl<V: Ordered> Reign<V> {
             certain: BTreeMap::new(),
             contact,
             suspects: ReplicaSet::EMPTY,
+            lagging: ReplicaSet::EMPTY,
         }
     }
 
@@ -180,15 +184,16 @@ impl<V: Ordered> Order<V> {
         }
         let told = cell.heard.iter().map(|(_, name)| *name);
         let known: ReplicaSet = cell.heard.iter().map(|(seat, _)| *seat).collect();
-        let silent =
-            || self.members.iter().map(|m| m.replica).filter(|seat| !known.contains(*seat)).collect();
+        let told_or_out = |seat: ReplicaId| {
+            known.contains(seat) || reign.suspects.contains(seat) || reign.lagging.contains(seat)
+        };
         match rule::standing(n, fast, told) {
             Standing::Chosen(name) => match self.body(slot, name) {
                 Some(value) => self.conclude(slot, Arc::from([value]), false, effects.now()),
                 None => self.ask_body(slot, name, effects),
             },
             Standing::Hopeless => self.recover(slot, effects),
-            Standing::Open if ReplicaSet::without(silent(), reign.suspects).is_empty() => {
+            Standing::Open if self.members.iter().all(|member| told_or_out(member.replica)) => {
                 self.recover(slot, effects);
             }
             Standing::Open => {}
@@ -413,9 +418,16 @@ impl<V: Ordered> Order<V> {
         let Some(voter) = self.seat(from) else { return };
         self.contacted(voter, effects.now());
         let beyond = self.is_beyond(next);
+        // Votes are cast within a window behind what the voter knows to be decided.
+        let lags = !opened || self.decided.since(decided) > self.parameters.window;
         let Role::Coordinator(reign) = &mut self.role else { return };
         if reign.ballot != ballot {
             return;
+        }
+        if lags {
+            reign.lagging.insert(voter);
+        } else {
+            reign.lagging.remove(voter);
         }
         if opened && !beyond {
             reign.top = reign.top.max(next);

@@ -66,10 +66,11 @@
 //! ```
 //!
 //! **Recovery.** The coordinator recovers an index as soon as no fast quorum is possible any more or all
-//! whose votes it lacks are suspected. What the replicas told of the fast ballot is phase 1 of the classic
-//! one: `|Q| + q - n` equal votes oblige. Where nothing does, the index takes the commands that collided
-//! there, the one with most votes first. A command that loses everywhere, or that reached too few, gets an
-//! index that replicas are asked to keep free of fast votes. Copies are told apart at execution.
+//! whose votes it lacks are suspected, or lag so far behind that they cast none there. What the replicas told
+//! of the fast ballot is phase 1 of the classic one: `|Q| + q - n` equal votes oblige. Where nothing does, the
+//! index takes the commands that collided there, the one with most votes first. A command that loses
+//! everywhere, or that reached too few, gets an index that replicas are asked to keep free of fast votes.
+//! Copies are told apart at execution.
 //!
 //! **Reigns.** A coordinator's reign has one ballot number with a fast and, above it, a classic step. The
 //! first reign is open to fast votes from the start. A later one begins with promises of a majority; fast

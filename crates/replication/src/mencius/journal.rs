@@ -84,6 +84,8 @@ impl<V: Ordered> Order<V> {
                 for run in runs.iter() {
                     self.lanes[usize::from(run.lane)].decide(run.turns.clone(), &run.value);
                 }
+                // As when they were learnt: the record that gives up own turns comes behind this one, and may be lost.
+                self.give_up(self.lanes[self.me].end());
             }
             Record::Decided { slot } => self.close(slot),
         }

@@ -7,7 +7,7 @@ use super::message::{Note, Record, Turn, Value};
 use super::propose::{Flight, Queue};
 use super::revoke::Revocation;
 use crate::keep::Keep;
-use crate::order::{Decided, Member, Membership, Ordered, Setup, Step, Takes, digest};
+use crate::order::{Decided, Member, Membership, Ordered, Setup, Step, Takes, digest, first_serial};
 use crate::request::{Change, Refusal};
 use isochrone_core::{
     Effects, Frontier, Identity, Instant, ProcessId, ReplicaId, ReplicaSet, Slot, Span, Ticket, wire,
@@ -132,7 +132,7 @@ impl<V: Ordered> Order<V> {
             seen: Slot::ZERO,
             delivered: Slot::ZERO,
             base: Slot::ZERO,
-            serial: 0,
+            serial: first_serial(identity.incarnation),
             kept: VecDeque::new(),
             kept_bytes: 0,
             serving: false,

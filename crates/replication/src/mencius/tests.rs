@@ -502,6 +502,22 @@ fn turns_that_others_emptied_are_not_used() {
     assert_eq!(world.orders[1].next, 51);
 }
 
+/// More of them than a restart passes over, and the record that gives them up was lost behind the one that tells of them.
+#[test]
+fn turns_that_others_emptied_are_not_used_after_a_crash() {
+    let mut world = World::new(3, 1, |_| {});
+    world.run(ms(100));
+    let run = Run { lane: 1, turns: 0..500, value: Value::NoOp };
+    let learned = Message::Learned { runs: [run].into(), executed: Slot(0) };
+    world.act(1, |order, effects| order.receive(process(0), learned, effects));
+    let lost = world.journals[1].pop();
+    assert_eq!(lost, Some(Record::Advanced { next: 500 }));
+    world.crash(1);
+    world.restart(1);
+    world.propose(1, Put::new(0, 1));
+    assert!(world.orders[1].next > 500, "{} is used again", world.orders[1].next - 1);
+}
+
 /// Each hears the third, and it hears both: nobody may be revoked, and nothing waits for long.
 #[test]
 fn one_broken_link_stops_nobody() {

@@ -206,9 +206,8 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
             effects.disarm(Timer::Join);
             return self.tell(asker, Ok(()), effects);
         }
-        // Ahead: that the last order has ended is decided.
         let absent = members.iter().map(|member| member.process).filter(|member| !joined.contains(member));
-        absent.for_each(|member| effects.send_ahead(member, Message::Join { epoch }));
+        absent.for_each(|member| Self::send_executed(member, Message::Join { epoch }, effects));
         effects.arm(Timer::Join, self.service.resend);
     }
 
@@ -299,6 +298,8 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
     /// What a new epoch brings once this replica runs: its order starts, and who asked for it waits for its members.
     pub(super) fn epoch_begun(&mut self, effects: &mut Effects<Self>) {
         effects.mark(Note::Fact(Fact::Counted("membership_changes")));
+        // Whoever led the last order leads it no more.
+        effects.mark(Note::Fact(Fact::Follows));
         // What was asked of the last order it does not answer any more.
         if let Some(done) = self.administration.take() {
             let (from, number) = done.asker;
@@ -335,9 +336,8 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
             std::cmp::Ordering::Equal => {}
             std::cmp::Ordering::Greater => self.on_ended(from, epoch, effects),
             std::cmp::Ordering::Less => {
-                // Ahead: that an order has ended is decided.
                 let (epoch, members) = (self.epoch, self.members.clone());
-                effects.send_ahead(from, Message::Ended { epoch, members });
+                Self::send_executed(from, Message::Ended { epoch, members }, effects);
             }
         }
     }

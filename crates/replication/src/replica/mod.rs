@@ -363,7 +363,11 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
             return self.stop(asker, change, effects);
         }
         // Who hands over in an order without stops must lead; where there are stops, any member may be asked.
-        if O::MEMBERSHIP == Membership::Own && !self.order.leads() {
+        let here = match O::MEMBERSHIP {
+            Membership::Own => self.order.leads(),
+            Membership::StopAndHandOver => self.is_active(),
+        };
+        if !here {
             // One who was told to hand over and has done so says so.
             let leader = self.elsewhere();
             let result = Err(Refusal::NotLeader);
@@ -618,7 +622,10 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Process for Replica<S
         }
         let here = match O::MEMBERSHIP {
             Membership::Own => self.order.leads(),
-            Membership::StopAndHandOver => self.is_active(),
+            // Who does not lead has nothing to give up, and may be the very one that would follow.
+            Membership::StopAndHandOver => {
+                self.is_active() && (change != Change::Resign || self.order.leads())
+            }
         };
         if here {
             return self.with_order(effects, |order, inner| order.change(ticket, change, inner));

@@ -173,6 +173,9 @@ struct Script {
     /// Here where it says nothing.
     takes: Option<Takes>,
     candidate: Option<ProcessId>,
+    /// Whether another leads.
+    follows: bool,
+    changes: Vec<Change>,
 }
 
 impl Process for Script {
@@ -215,7 +218,7 @@ impl Order for Script {
         self.candidate
     }
     fn leads(&self) -> bool {
-        true
+        !self.follows
     }
     fn may_read(&self, _: Instant) -> bool {
         self.reads
@@ -254,7 +257,9 @@ impl Order for Script {
     fn hold(&mut self, _held: bool) {}
 
     fn give_up(&mut self) {}
-    fn change(&mut self, _: Ticket, _: Change, _: &mut Effects<Self>) {}
+    fn change(&mut self, _: Ticket, change: Change, _: &mut Effects<Self>) {
+        self.changes.push(change);
+    }
 }
 
 type Told1 = (u64, Told<Text>);
@@ -849,6 +854,29 @@ fn another_order_under_the_same_number_is_not_taken_for_the_first() {
     let [Message::Administered { number: 7, result: Err(Refusal::Busy), .. }] = &answers[..] else {
         panic!("{answers:?}")
     };
+}
+
+/// A node that stops asks its replicas of all partitions, and those that follow must not take the lead from whoever stays. A
+/// client means whoever leads, whichever member it asks.
+#[test]
+fn of_a_node_that_stops_only_who_leads_resigns() {
+    for leads in [false, true] {
+        let mut bench = Bench::new(None);
+        bench.replica.order.follows = !leads;
+        bench.replica.request(Ticket(1), Change::Resign, bench.outbox.input(Instant::ZERO, Stamp::ZERO));
+        let completed = bench.outbox.drain().filter_map(|effect| match effect {
+            Effect::Complete { ticket, outcome, .. } => Some((ticket, outcome)),
+            _ => None,
+        });
+        let completed: Vec<(Ticket, Result<(), Refusal>)> = completed.collect();
+        let at_once = if leads { vec![] } else { vec![(Ticket(1), Ok(()))] };
+        assert_eq!(completed, at_once);
+        let asked = usize::from(leads);
+        assert_eq!(bench.replica.order.changes.len(), asked, "at once, or by the order");
+        let resign = Message::Administer { number: 7, change: Change::Resign };
+        bench.administer(|replica, effects| replica.receive(process(9, 1), resign, effects));
+        assert_eq!(bench.replica.order.changes.len(), asked + 1);
+    }
 }
 
 #[test]

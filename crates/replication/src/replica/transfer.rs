@@ -79,13 +79,26 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
         };
         self.order.hold(true);
         effects.arm(Timer::Offers, OFFER_IDLE);
-        // Ahead: what was executed is decided, whatever this replica forgets.
         match self.offers.chunk(position, index) {
             // The answer to the first question may be on its way.
             Some(chunk) => effects.repeating_if(again, |effects| {
-                effects.send_ahead(from, Message::Chunk { position, index, chunk });
+                Self::send_executed(from, Message::Chunk { position, index, chunk }, effects);
             }),
             None => effects.send_ahead(from, Message::Gone { position }),
+        }
+    }
+
+    /// Says what follows from what was executed here: ahead where that is decided whatever this replica forgets, and behind
+    /// its records where one of them may be all that says so.
+    pub(super) fn send_executed(
+        to: ProcessId,
+        message: Message<S::Command, S::Reply, O::Message>,
+        effects: &mut Effects<Self>,
+    ) {
+        if O::AHEAD {
+            effects.send_ahead(to, message);
+        } else {
+            effects.send(to, message);
         }
     }
 
@@ -104,15 +117,17 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
         View { first, state: self.decided_machine().export() }
     }
 
-    /// A peer no longer holds what the order lacks, or is in a later epoch.
+    /// A peer no longer holds what the order lacks, or is in a later epoch. Where the one that is asked does not answer, it is
+    /// the last that has shown so that is asked instead.
     pub(super) fn pull_if_behind(&mut self, effects: &mut Effects<Self>) {
-        if self.taking.is_some() {
-            return;
+        let Some(giver) = self.later.or_else(|| self.order.behind()) else { return };
+        match self.taking.as_mut().map(|taking| taking.turn_to(giver)) {
+            None => self.taking = Some(Pull::new(giver)),
+            // The other's state is another.
+            Some(true) => self.staged = None,
+            Some(false) => return,
         }
-        if let Some(giver) = self.later.or_else(|| self.order.behind()) {
-            self.taking = Some(Pull::new(giver));
-            self.pull(effects);
-        }
+        self.pull(effects);
     }
 
     /// The timer of pulling: asks for what has not come, or gives the giver up.

@@ -224,6 +224,10 @@ impl<V: Ordered> Order<V> {
 
     pub(super) fn on_beat(&mut self, from: ProcessId, rank: Rank, beat: &Beat, effects: &mut Effects<Self>) {
         let (now, at) = (effects.now(), usize::from(rank));
+        if self.contact.beats[at].is_some_and(|(life, ..)| beat.sent.0 < life) {
+            // Late, of a former life: a lease granted to that one would take the place of what the present one holds.
+            return;
+        }
         self.contact.beats[at] = Some((beat.sent.0, beat.sent.1, now));
         self.contact.executed[at] = self.contact.executed[at].max(beat.executed);
         self.contact.durable[at] = self.contact.durable[at].max(beat.durable);

@@ -22,9 +22,14 @@ impl<V: Ordered> Order<V> {
         self.steps.pop_front().or_else(|| std::mem::take(&mut self.dropped).then_some(Step::Dropped))
     }
 
+    /// Whether anything may be executed here.
+    fn executes(&self) -> bool {
+        self.normal() && self.installed >= self.floor_view
+    }
+
     /// Executes the next slot if what it holds is certain; while records are replayed, it is.
     pub(super) fn execute_next(&mut self, certain: bool, now: Instant) -> Option<Decided<V>> {
-        if !certain && (!self.normal() || self.installed < self.floor_view) {
+        if !certain && !self.executes() {
             return None;
         }
         let slot = self.executed + 1;
@@ -219,7 +224,8 @@ impl<V: Ordered> Order<V> {
     ) {
         let known = &mut self.contact.executed[usize::from(rank)];
         *known = executed.max(*known);
-        if view != self.installed || self.view != self.installed {
+        if view != self.installed || !self.executes() {
+            // Written down, it would be executed by a replay alone. It is asked for again.
             return;
         }
         let next = self.executed + 1;

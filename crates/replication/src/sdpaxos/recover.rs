@@ -40,6 +40,7 @@ impl<V: Ordered> Order<V> {
             slots: 0,
             at: now,
         });
+        space.tried = now;
         self.write(Entry::Promised(owner, ballot));
         self.then(Pending::Promised(owner, ballot));
         for rank in self.peers() {
@@ -201,12 +202,15 @@ impl<V: Ordered> Order<V> {
             }
         }
         let me = usize::from(self.me);
+        let suspects = self.contact.suspects(self.parameters().election, now);
+        if now.since(self.spaces[me].tried) >= resend && self.stands_still(suspects) {
+            self.spaces[me].lead = None;
+        }
         let wants = !self.queue.is_empty() || self.log.count(self.me) > self.counts[me];
         let open = self.spaces[me].highest() > self.counts[me];
         if self.spaces[me].lead.is_none() && (wants || open || self.incarnation > 1) {
             self.take_back(now);
         }
-        let suspects = self.contact.suspects(self.parameters().election, now);
         for owner in self.peers() {
             let space = &mut self.spaces[usize::from(owner)];
             // What is done is done; what comes up later is asked for again.
@@ -214,10 +218,22 @@ impl<V: Ordered> Order<V> {
             let rested = now.since(space.tried) >= resend;
             let suspect = suspects.contains(ReplicaId(owner));
             if suspect && rested && self.recovers(owner, suspects) && self.needs(owner) {
-                self.spaces[usize::from(owner)].tried = now;
                 self.prepare(owner, now);
             }
         }
+    }
+
+    /// Whether the next own instance is open and not proposed: somebody had executed it when the own instances were taken
+    /// back, and nobody lives who has and could tell it.
+    fn stands_still(&self, suspects: ReplicaSet) -> bool {
+        let me = usize::from(self.me);
+        let (space, next) = (&self.spaces[me], self.counts[me] + 1);
+        let decided = space.log.get(Slot(next)).is_some_and(|cell| cell.decided);
+        let unproposed = space.lead.as_ref().is_some_and(|lead| !lead.flights.contains_key(&next));
+        // What it had executed before it crashed, it need not have now.
+        let ahead = |rank: Rank| self.contact.durable[usize::from(rank)] > self.executed;
+        let told = self.peers().any(|rank| !suspects.contains(ReplicaId(rank)) && ahead(rank));
+        next < self.next && unproposed && !decided && !told
     }
 
     /// Whether this replica is the first one behind a suspect that is none.

@@ -278,18 +278,21 @@ impl<V: Ordered> Order<V> {
         space.depose(ballot);
         let objects = if self.sequences() { self.objects(&values) } else { Objects::All };
         let space = &mut self.spaces[usize::from(owner)];
-        let mut news = Vec::new();
-        for (index, value) in (first..).zip(&values).filter(|(index, _)| *index >= base) {
+        let mut news = Vec::<(u64, Vec<Value<V>>)>::new();
+        for (index, value) in (first..).zip(values).filter(|(index, _)| *index >= base) {
             let known = space.log.get(Slot(index));
             if known.is_none_or(|cell| !cell.decided && cell.ballot != ballot) {
                 space.log.insert(Slot(index), Cell { ballot, value: value.clone(), decided: false });
-                news.push(index);
+                match news.last_mut() {
+                    Some((least, run)) if *least + run.len() as u64 == index => run.push(value),
+                    _ => news.push((index, vec![value])),
+                }
             }
         }
-        if let (Some(least), Some(most)) = (news.first().copied(), news.last().copied()) {
-            let values =
-                values.into_iter().skip((least - first) as usize).take((most - least + 1) as usize).collect();
-            self.write(Entry::Accepted(owner, ballot, least, values));
+        // None that was left alone is among them: it may be decided, which is in no record, and a replay would take this
+        // ballot's value for it.
+        for (least, run) in news {
+            self.write(Entry::Accepted(owner, ballot, least, run));
         }
         self.out(from).held.push(Part::Accepted { owner, ballot, first, last });
         if from == owner {
@@ -411,11 +414,12 @@ impl<V: Ordered> Order<V> {
         for (index, value) in (first..).zip(&values).filter(|(index, _)| *index >= base) {
             match space.log.get_mut(Slot(index)) {
                 Some(cell) if cell.decided => continue,
-                Some(cell) if cell.value == *value => {}
-                // Whoever accepted something else in a higher ballot would contradict the decision, so
-                // what was accepted here is older and binds nobody any more.
+                // Whoever accepted something else in a higher ballot would contradict the decision, so what was accepted
+                // here is older and binds nobody any more. Where it is the same its ballot rises too: a commit that
+                // names an older one holds for whatever else was accepted since.
                 Some(cell) => {
-                    (cell.ballot, cell.value, news) = (cell.ballot.max(ballot), value.clone(), true);
+                    news |= cell.value != *value;
+                    (cell.ballot, cell.value) = (cell.ballot.max(ballot), value.clone());
                 }
                 None => {
                     let cell = Cell { ballot, value: value.clone(), decided: false };

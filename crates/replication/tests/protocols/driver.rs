@@ -188,7 +188,14 @@ impl<F: Family> Driver<Replicated<Machine, F>> for Loops {
         let more = self.members.len() < self.replicas.len();
         let change = match random.below(4) {
             0 => Change::Lead(node),
-            1 => Change::Resign,
+            1 => {
+                // Only who leads has something to give up.
+                let resign = |process: &ProcessId| Admin::Request {
+                    process: *process,
+                    request: Box::new(Change::Resign),
+                };
+                return self.replicas.iter().map(resign).collect();
+            }
             _ if more => {
                 let new: Vec<NodeId> = self
                     .replicas

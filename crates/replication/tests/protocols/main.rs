@@ -10,6 +10,7 @@ mod domino;
 mod driver;
 mod epaxos;
 mod fastpaxos;
+mod givers;
 mod grown;
 mod latency;
 mod machine;

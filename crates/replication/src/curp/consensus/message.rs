@@ -69,8 +69,8 @@ pub enum Record<V: Wire> {
         values: Vec<V>,
         /// Everything before it was decided, and the witness was cleared of it.
         decided: Slot,
-        /// The keys and names of all that was held before, where a peer's state was taken in since the last such
-        /// record: how far the witness had been cleared then, the log does not know any more.
+        /// The keys and names of all that was held before, where a peer's state has come since the last such record:
+        /// how far the witness had been cleared then, a log that takes it in does not know any more.
         held: Option<Vec<(u64, CommandId)>>,
     },
 }

@@ -90,6 +90,8 @@ mod mutation;
 mod order;
 mod parameters;
 mod recovery;
+#[cfg(test)]
+mod tests;
 
 pub use message::{Message, Note, Record, Timer};
 pub use mutation::Mutation;

@@ -27,7 +27,7 @@ pub struct Order<V: Ordered> {
     witness: Witness<Packed<V>>,
     /// The witness is cleared of all that is decided before it.
     cleared: Slot,
-    /// A peer's state was taken in since the witness last wrote down what it keeps.
+    /// A peer's state has come since the witness last wrote down what it keeps.
     jumped: bool,
     recent: Recent,
     /// When the witness' next round of collections begins.
@@ -471,7 +471,8 @@ impl<V: Ordered> order::Order for Order<V> {
 
     fn install(&mut self, position: &Self::Position) -> bool {
         let installed = self.log.install(position);
-        self.jumped |= installed;
+        // Whether it was ahead or not: that a heartbeat told as much is in no record, so for a replay it may be.
+        self.jumped = true;
         self.clear_decided();
         installed
     }

@@ -24,6 +24,14 @@ pub(super) struct Collector {
     round: u64,
 }
 
+impl Collector {
+    /// What the witness is to forget, or is being told to.
+    fn pairs(&self) -> impl Iterator<Item = &(u64, CommandId)> {
+        let flight = self.flight.iter().flat_map(|(pairs, _)| pairs);
+        flight.chain(&self.pending)
+    }
+}
+
 impl<V: Ordered> Order<V> {
     /// What is in a place is on all backups: witnesses need not keep it.
     pub(super) fn collect_place(&mut self, slot: Slot) {
@@ -79,7 +87,9 @@ impl<V: Ordered> Order<V> {
     }
 
     /// Runs what a witness suspects as if its client had asked again: it is executed unless it was, and collected
-    /// when it is safe. Under any version of the list (D-19), and without what it says of other requests.
+    /// when it is safe. Under any version of the list (D-19), and without what it says of other requests. What lies in the
+    /// log and is not safe yet is collected without that: a round lasts as long as the way to one witness and back, and
+    /// another copy may be much farther.
     pub(super) fn on_collected(&mut self, from: ProcessId, master: u64, round: u64, suspects: Vec<V>) {
         let Some(lead) = self.lead.as_mut().filter(|lead| lead.serves() && lead.epoch == master) else {
             return;
@@ -93,11 +103,22 @@ impl<V: Ordered> Order<V> {
             // Whoever is the master next hears of them.
             return;
         }
-        for value in suspects {
-            if value.id().is_some_and(|id| lead.suspected.insert(id)) {
-                lead.suspects.push(value.alone());
-            }
+        let named = suspects.into_iter().filter_map(|value| Some((value.id()?, value)));
+        let mut fresh: BTreeMap<CommandId, V> =
+            named.filter(|(id, _)| !lead.suspected.contains(id)).collect();
+        if fresh.is_empty() {
+            return;
         }
+        let open = self.book.run(self.book.full(), usize::MAX);
+        // A read that is to have its effect comes again as a command, by the same name.
+        let commands = open.iter().flat_map(|batch| batch.iter()).filter(|value| !value.reads());
+        let collector = lead.collectors.get(&from.node);
+        let collected = collector.into_iter().flat_map(Collector::pairs).map(|(_, id)| *id);
+        for id in commands.filter_map(Ordered::id).chain(collected) {
+            fresh.remove(&id);
+        }
+        lead.suspected.extend(fresh.keys());
+        lead.suspects.extend(fresh.into_values().map(Ordered::alone));
     }
 
     /// Asks a witness of the old master: that on this node, which has the same disk as this log; later on the others

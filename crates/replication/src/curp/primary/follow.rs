@@ -4,6 +4,7 @@
 use super::Mutation;
 use super::message::{Batch, Beat, Message, Note, Record, Run};
 use super::order::Order;
+use super::unified::Lacking;
 use crate::order::{Ordered, Reign};
 use isochrone_core::{Effects, ProcessId, Slot, Span};
 
@@ -84,13 +85,12 @@ impl<V: Ordered> Order<V> {
                 let want = Message::Want { epoch, from: end, ends: None };
                 return effects.urgently(|effects| effects.send(from, want));
             }
-            match self.resolve(&run) {
-                Ok(batches) if at <= end => {
-                    self.take_run(from, Run { batches, names: Vec::new(), ..run }, effects);
-                    self.take_waiting(from, effects);
-                }
-                lacking => return self.wait_for(from, run, lacking.err().unwrap_or_default(), effects),
-            }
+            let none = Lacking::new();
+            let missing = self.missing(&run, &none);
+            let found = if at <= end && missing.is_empty() { self.resolve(&run, &none) } else { None };
+            let Some(batches) = found else { return self.wait_for(from, run, &missing, effects) };
+            self.take_run(from, Run { batches, names: Vec::new(), ..run }, effects);
+            self.take_waiting(from, effects);
         }
         self.acknowledge(from, epoch, effects);
     }
@@ -118,7 +118,7 @@ impl<V: Ordered> Order<V> {
         } else {
             effects.record_soon(record)
         }
-        let suspects = self.own.stores.turn(epoch);
+        let suspects = self.own.turn(epoch, self.book.end(), full);
         if !suspects.is_empty() {
             effects.mark(Note::Added("requests_suspected", suspects.len()));
             effects.send(from, Message::Collected { master: epoch, round: 0, suspects });

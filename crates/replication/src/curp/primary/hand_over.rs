@@ -38,7 +38,8 @@ impl<V: Ordered> Order<V> {
         let Some(lead) = self.lead.as_ref().filter(|lead| lead.serves()) else {
             return Err(Refusal::NotLeader);
         };
-        if lead.next.is_some() || self.handing.is_some() {
+        // While copies are joining nobody would act on its word, and it would take nothing in for as long.
+        if lead.changes_list() || self.handing.is_some() {
             return Err(Refusal::Busy);
         }
         match change {

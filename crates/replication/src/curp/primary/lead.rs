@@ -7,7 +7,8 @@
 //!
 //! A copy that is new in a list may lack the whole state, and from the moment the master takes the list on every write
 //! waits for it. So it follows the log first, and counts for nothing: the list is taken on when what lacks takes no
-//! longer than a silence. Where a copy that counts is silent, or the master takes nothing in, there is nothing to wait for.
+//! longer than a silence. Where a copy that counts is silent there is nothing to wait for. No master hands over meanwhile:
+//! nobody would act on its word.
 
 use super::book::Book;
 use super::collect::Collector;
@@ -176,6 +177,11 @@ impl<V: Wire> Lead<V> {
         self.phase == Phase::Serving
     }
 
+    /// Whether another list is taken on, or copies are joining for one.
+    pub(super) fn changes_list(&self) -> bool {
+        self.next.is_some() || self.joining.is_some()
+    }
+
     /// Whether reads may be answered here: no other master can serve before every copy's grant is over (D-14).
     pub(super) fn may_read(&self, now: Instant, parameters: &Parameters) -> bool {
         let held = |target: &Target| now < target.lease || parameters.mutated(Mutation::ReadAfterLease);
@@ -319,7 +325,7 @@ impl<V: Ordered> Order<V> {
     /// Another list is to follow the one that counts: it is taken on once those that are new in it follow closely.
     pub(super) fn change_list(&mut self, next: Configuration, effects: &mut Effects<Self>) {
         let (now, me, silence) = (effects.now(), self.me(), self.parameters().silence);
-        let stops = self.handing.is_some() || self.parameters().mutated(Mutation::ReadyBeforeSync);
+        let early = self.parameters().mutated(Mutation::ReadyBeforeSync);
         let Some(lead) = &mut self.lead else { return };
         if !lead.serves() || lead.epoch != next.reign.0 || next.reign.1 <= lead.list {
             return;
@@ -332,10 +338,12 @@ impl<V: Ordered> Order<V> {
         let fresh = next.copies.iter().filter(|node| **node != me && !lead.targets.contains_key(node));
         let targets: BTreeMap<NodeId, Target> =
             fresh.map(|node| (*node, known.remove(node).unwrap_or_else(|| Target::new(now)))).collect();
-        if targets.is_empty() || lost || stops {
+        if targets.is_empty() || lost || early {
             return self.take_on(next, targets, effects);
         }
         lead.joining = Some(Box::new(Joining { list: next, targets, goal: None }));
+        // A word that was given is void since the managers agreed on this list.
+        self.drop_handing(effects);
         self.speak(effects);
     }
 
@@ -349,10 +357,9 @@ impl<V: Ordered> Order<V> {
     /// Takes on the list of those that are joining once they follow closely, or nothing is gained by waiting.
     fn check_joined(&mut self, effects: &mut Effects<Self>) {
         let (now, end, silence) = (effects.now(), self.book.end(), self.parameters().silence);
-        let stops = self.handing.is_some();
         let Some(lead) = &mut self.lead else { return };
         let lost = lead.silent(now, silence).any(|node| lead.targets.contains_key(&node));
-        let ready = |joining: &mut Box<Joining>| joining.is_close(end, now, silence) || lost || stops;
+        let ready = |joining: &mut Box<Joining>| joining.is_close(end, now, silence) || lost;
         if let Some(joining) = lead.joining.take_if(ready) {
             let Joining { list, targets, .. } = *joining;
             self.take_on(list, targets, effects);

@@ -94,7 +94,7 @@ impl<V: Ordered> Order<V> {
         let me = self.me();
         let busy = !self.registry.is_retired(me) || self.handing.is_some();
         let able = |heir: &NodeId| {
-            let lead = self.lead.as_ref().filter(|lead| lead.serves() && lead.next.is_none());
+            let lead = self.lead.as_ref().filter(|lead| lead.serves() && !lead.changes_list());
             lead.is_some_and(|lead| lead.targets.contains_key(heir))
         };
         if !busy && able(&heir) {

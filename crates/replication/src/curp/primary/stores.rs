@@ -185,8 +185,9 @@ impl<V: Ordered> Stores<V> {
     }
 
     /// Whether this read commutes with everything that is kept under this reign; else why it is not known to.
-    fn clears(&self, reign: Reign, keyspace: KeyspaceId, read: &V) -> Result<(), &'static str> {
-        let instance = self.instances.get(&reign.0).filter(|known| !known.frozen && known.list == reign.1);
+    fn clears(&mut self, reign: Reign, keyspace: KeyspaceId, read: &V) -> Result<(), &'static str> {
+        let instance = self.instances.get_mut(&reign.0);
+        let instance = instance.filter(|known| !known.frozen && known.list == reign.1);
         let instance = instance.ok_or("near_refused_reign")?;
         let keys = key_hashes(keyspace, |see| read.visit(see)).filter(|_| read.reads());
         match keys.is_some_and(|keys| instance.store.commutes(&keys)) {
@@ -196,7 +197,7 @@ impl<V: Ordered> Stores<V> {
     }
 
     /// Which reads of a client commute with everything that is kept under this reign, and what it is told of the others.
-    pub(super) fn sift(&self, reign: Reign, keyspace: KeyspaceId, reads: Vec<V>) -> Option<Sifted<V>> {
+    pub(super) fn sift(&mut self, reign: Reign, keyspace: KeyspaceId, reads: Vec<V>) -> Option<Sifted<V>> {
         let asker = reads.first().and_then(Ordered::id)?.client;
         let (mut clear, mut refused, mut sequences) =
             (Vec::with_capacity(reads.len()), Vec::new(), Vec::new());
@@ -256,6 +257,11 @@ impl<V: Ordered> Stores<V> {
         let instance = self.instances.get(&master)?;
         let held = instance.store.contents().into_values().map(Packed::unpack);
         Some(held.chain(instance.excess.values().cloned()).collect())
+    }
+
+    /// Whether this request is kept for this master.
+    pub(super) fn holds(&self, master: u64, hash: u64, id: CommandId) -> bool {
+        self.instances.get(&master).is_some_and(|instance| instance.store.holds(hash, id))
     }
 
     /// This request, if it is kept for this master.

@@ -24,6 +24,9 @@
 //! garbage all the same, as the record of a command that its master never heard of, is found as in the other form: it
 //! stands in the way, and goes to the master, who runs it again.
 
+#[cfg(test)]
+mod tests;
+
 use super::Mutation;
 use super::message::{Batch, Message, Name, Note, Record, Run};
 use super::order::Order;
@@ -47,17 +50,27 @@ pub(super) struct Own<V: Wire> {
     /// What came into the log that is followed.
     recent: Recent,
     /// Runs that name something that is held nowhere here, and those behind them, without a gap.
-    waiting: VecDeque<Run<V>>,
+    waiting: VecDeque<Waiting<V>>,
     /// The master that sent them.
     master: Option<ProcessId>,
-    /// What was sent whole for them.
-    supplied: BTreeMap<CommandId, V>,
+    /// Where the log ended when a round did, last.
+    turned: Slot,
+}
+
+/// What a run names that was not here when it came: the hash that it is named by, and what was sent whole for it.
+pub(super) type Lacking<V> = BTreeMap<CommandId, (u64, Option<V>)>;
+
+/// A run that waits. What is sent whole for it goes with it, so there is never more than runs that wait have named.
+#[derive(Clone, Hash, Debug)]
+struct Waiting<V: Wire> {
+    run: Run<V>,
+    lacking: Lacking<V>,
 }
 
 impl<V: Ordered> Own<V> {
     pub(super) fn new(stores: Stores<V>) -> Own<V> {
-        let (recent, waiting, supplied) = (Recent::default(), VecDeque::new(), BTreeMap::new());
-        Own { stores, recent, waiting, master: None, supplied }
+        let (recent, waiting) = (Recent::default(), VecDeque::new());
+        Own { stores, recent, waiting, master: None, turned: Slot::ZERO }
     }
 
     /// There is a later master.
@@ -69,8 +82,8 @@ impl<V: Ordered> Own<V> {
     /// The log is another one.
     pub(super) fn forget(&mut self) {
         self.waiting.clear();
-        self.supplied.clear();
         self.recent.clear();
+        self.turned = Slot::ZERO;
     }
 
     /// These are in the log of this master now.
@@ -84,7 +97,24 @@ impl<V: Ordered> Own<V> {
 
     /// Behind the last run that waits.
     pub(super) fn reach(&self) -> Option<Slot> {
-        self.waiting.back().map(Run::end)
+        self.waiting.back().map(|last| last.run.end())
+    }
+
+    /// Whether what a run lacked is here.
+    fn has_all(&self, Waiting { run, lacking }: &Waiting<V>) -> bool {
+        lacking.iter().all(|(id, (hash, value))| value.is_some() || self.stores.holds(run.epoch, *hash, *id))
+    }
+
+    /// Ends a round, the log having grown to `end`: what has been in the way of others for long, and may be garbage (3.8). A
+    /// round lasts until what was in the log when the last one ended is on all backups: runs alone follow one another faster
+    /// than a request gets to its master and back. In the other form it is a collection by this witness alone, and the master
+    /// passes over what lies in its log.
+    pub(super) fn turn(&mut self, master: u64, end: Slot, full: Slot) -> Vec<V> {
+        if full < self.turned {
+            return Vec::new();
+        }
+        self.turned = end;
+        self.stores.turn(master)
     }
 }
 
@@ -126,24 +156,35 @@ impl<V: Ordered> Order<V> {
         self.own.stores.len(master)
     }
 
-    /// What a run holds; else what of it is lacking here.
-    pub(super) fn resolve(&self, run: &Run<V>) -> Result<Vec<Batch<V>>, Vec<(Slot, CommandId)>> {
+    /// What a run names that is neither kept here nor was sent whole for it.
+    pub(super) fn missing(&self, run: &Run<V>, lacking: &Lacking<V>) -> Vec<Name> {
+        if self.parameters().mutated(Mutation::DropMissing) {
+            return Vec::new();
+        }
+        let supplied = |id: CommandId| lacking.get(&id).is_some_and(|(_, value)| value.is_some());
+        let here = |name: &Name| supplied(name.id) || self.own.stores.holds(run.epoch, name.hash, name.id);
+        run.names.iter().filter(|name| !here(name)).copied().collect()
+    }
+
+    /// What a run holds; none where it names something that is missing. It unpacks what is kept, so whoever may have to
+    /// wait looks for that first.
+    pub(super) fn resolve(&self, run: &Run<V>, lacking: &Lacking<V>) -> Option<Vec<Batch<V>>> {
         if run.names.is_empty() {
-            return Ok(run.batches.clone());
+            return Some(run.batches.clone());
         }
         let drops = self.parameters().mutated(Mutation::DropMissing);
-        let (mut names, mut lacking) = (run.names.iter().peekable(), Vec::new());
+        let mut names = run.names.iter().peekable();
         let mut resolved = Vec::with_capacity(run.batches.len());
         for (batch, whole) in run.batches.iter().enumerate() {
             let (mut whole, mut values) = (whole.iter(), Vec::new());
             let mut index = 0;
             loop {
                 if let Some(name) = names.next_if(|name| name.place == (batch as u32, index)) {
-                    let held = self.own.supplied.get(&name.id).cloned();
-                    match held.or_else(|| self.own.stores.get(run.epoch, name.hash, name.id)) {
+                    let supplied = lacking.get(&name.id).and_then(|(_, value)| value.clone());
+                    match supplied.or_else(|| self.own.stores.get(run.epoch, name.hash, name.id)) {
                         Some(value) => values.push(value.with_below(name.below)),
                         None if drops => {}
-                        None => lacking.push((run.at.plus(batch as u64), name.id)),
+                        None => return None,
                     }
                 } else if let Some(value) = whole.next() {
                     values.push(value.clone());
@@ -155,7 +196,7 @@ impl<V: Ordered> Order<V> {
             resolved.push(values.into());
         }
         // A name without a place is of no master of ours.
-        if lacking.is_empty() && names.next().is_none() { Ok(resolved) } else { Err(lacking) }
+        names.next().is_none().then_some(resolved)
     }
 
     /// Keeps a run until what it names is here, or what is before it.
@@ -163,19 +204,22 @@ impl<V: Ordered> Order<V> {
         &mut self,
         from: ProcessId,
         run: Run<V>,
-        lacking: Vec<(Slot, CommandId)>,
+        missing: &[Name],
         effects: &mut Effects<Self>,
     ) {
-        let epoch = run.epoch;
-        if self.own.reach().is_none_or(|reach| reach == run.at) {
+        let (epoch, at) = (run.epoch, run.at);
+        if self.own.reach().is_none_or(|reach| reach == at) {
             if self.own.waiting.len() >= WAITING_MAX {
                 return;
             }
-            self.own.waiting.push_back(run);
+            let lacking = missing.iter().map(|name| (name.id, (name.hash, None))).collect();
+            self.own.waiting.push_back(Waiting { run, lacking });
             self.own.master = Some(from);
         }
-        if !lacking.is_empty() {
+        if !missing.is_empty() {
             effects.mark(Note::Counted("runs_lacking"));
+            let place = |name: &Name| (at.plus(u64::from(name.place.0)), name.id);
+            let lacking = missing.iter().map(place).collect();
             // Ahead: it claims nothing.
             effects.send_ahead(from, Message::Missing { epoch, lacking });
         }
@@ -184,17 +228,23 @@ impl<V: Ordered> Order<V> {
     /// Takes in the runs that wait for nothing any more; whether there were any.
     pub(super) fn take_waiting(&mut self, from: ProcessId, effects: &mut Effects<Self>) -> bool {
         let mut any = false;
-        while let Some(first) = self.own.waiting.front().filter(|run| run.at <= self.book.end()) {
+        while let Some(first) = self.own.waiting.front().filter(|first| first.run.at <= self.book.end()) {
+            let Waiting { run, lacking } = first;
             // What is in the log already need not be found again.
-            let late = first.end() <= self.book.end();
-            let Ok(batches) = (if late { Ok(Vec::new()) } else { self.resolve(first) }) else { break };
-            let Some(run) = self.own.waiting.pop_front() else { break };
+            let late = run.end() <= self.book.end();
+            let found = match late {
+                true => Some(Vec::new()),
+                // A run before it may have moved what both name.
+                false if self.own.has_all(first) && self.missing(run, lacking).is_empty() => {
+                    self.resolve(run, lacking)
+                }
+                false => None,
+            };
+            let Some(batches) = found else { break };
+            let Some(Waiting { run, .. }) = self.own.waiting.pop_front() else { break };
             let at = if late { run.end() } else { run.at };
             self.take_run(from, Run { at, batches, names: Vec::new(), ..run }, effects);
             any = true;
-        }
-        if self.own.waiting.is_empty() {
-            self.own.supplied.clear();
         }
         any
     }
@@ -227,11 +277,17 @@ impl<V: Ordered> Order<V> {
     }
 
     pub(super) fn on_supplied(&mut self, epoch: u64, values: Vec<V>, effects: &mut Effects<Self>) {
-        if epoch != self.adopted || self.own.waiting.is_empty() {
+        if epoch != self.adopted {
             return;
         }
-        let values = values.into_iter().filter_map(|value| Some((value.id()?, value)));
-        self.own.supplied.extend(values);
+        for value in values {
+            let Some(id) = value.id() else { continue };
+            for waiting in &mut self.own.waiting {
+                if let Some((_, supplied)) = waiting.lacking.get_mut(&id) {
+                    *supplied = Some(value.clone());
+                }
+            }
+        }
         self.go_on(effects);
     }
 
@@ -252,7 +308,8 @@ impl<V: Ordered> Order<V> {
         }
         let used = self.own.stores.len(reign.0).unwrap_or(0);
         effects.mark(Note::Stands("witness_slots_used", used as u64));
-        if !answer.fresh.is_empty() {
+        let fresh = !answer.fresh.is_empty();
+        if fresh {
             let (master, requests) = (reign.0, answer.fresh);
             effects.record(Record::Witness(stores::Record::Kept { master, requests }));
         } else if answer.in_log {
@@ -264,7 +321,9 @@ impl<V: Ordered> Order<V> {
             true => effects.send_ahead(from, verdicts),
             false => effects.urgently(|effects| effects.send(from, verdicts)),
         }
-        self.go_on(effects);
+        if fresh {
+            self.go_on(effects);
+        }
     }
 
     /// A master has this server as a witness.

@@ -53,7 +53,7 @@ impl<C: Wire + Footprint, R: Wire> WitnessServer<C, R> {
 
     /// Passes reads on to the server of this node. It is asked only now: what this witness does not keep any more is
     /// in its log (D-20).
-    fn on_near(&self, reign: Reign, reads: Vec<Entry<C>>, effects: &mut Effects<Self>) {
+    fn on_near(&mut self, reign: Reign, reads: Vec<Entry<C>>, effects: &mut Effects<Self>) {
         let Some(sifted) = self.stores.sift(reign, self.me.keyspace, reads) else { return };
         for why in sifted.refused {
             effects.mark(Note::counted(why));

@@ -187,6 +187,19 @@ fn what_stands_in_the_way_is_suspected_after_three_collections() {
     assert_eq!(witness.gc([(together(1), id(6))]), []);
 }
 
+/// The same where its key is only read, and no request finds it.
+#[test]
+fn what_stands_in_the_way_of_reads_is_suspected_alike() {
+    let mut witness = small(8, 2);
+    witness.record(&[together(1), together(2)], id(1), 11, 1).unwrap();
+    for round in 0..STALE_ROUNDS {
+        assert!(!witness.commutes(&[together(3), together(2)]));
+        assert_eq!(witness.gc([]), [], "it is young in round {round}");
+    }
+    assert!(!witness.commutes(&[together(2)]) && !witness.commutes(&[together(1), together(2)]));
+    assert_eq!(witness.gc([]), [(id(1), 11)], "once, though it was found often");
+}
+
 #[test]
 fn what_was_exported_is_held_again() {
     let mut random = Random::seeded(3);

@@ -386,7 +386,13 @@ impl<V: Ordered> Order<V> {
     }
 
     pub(super) fn on_chosen(&mut self, values: Vec<(u64, V)>) {
+        // One that coordinates hears of this from one that was deposed. Who learns from it alone is told of all commands
+        // below what it says is settled.
+        let tells = self.parameters().learners == Learners::Sole;
         for (at, value) in values {
+            if tells && !self.tracks[0].is_decided(at) {
+                self.announce(at, &value);
+            }
             self.choose(at, Some(value));
         }
     }

@@ -538,6 +538,20 @@ fn what_a_coordinator_learned_from_a_peer_is_told_to_those_that_learn_from_it() 
     assert!(world.executed.iter().all(|executed| executed == &[7]), "{:?}", world.executed);
 }
 
+/// One that was deposed and has not heard of it decides, and tells all. That comes to the coordinator and may be lost on its
+/// way to a third, who learns from the coordinator alone and would take the position for empty.
+#[test]
+fn what_a_coordinator_is_told_late_by_one_before_it_is_told_to_those_that_learn_from_it() {
+    let mut world = World::new(3, |parameters| parameters.learners = Learners::Sole);
+    world.pass(1_000);
+    let at = world.orders[0].frontiers()[0];
+    let late = Item::Chosen { values: vec![(at, Word(7))] };
+    world.act(0, |order, effects| order.handle(1, late, effects));
+    world.deliver();
+    world.pass(500);
+    assert!(world.executed.iter().all(|executed| executed == &[7]), "{:?}", world.executed);
+}
+
 /// A coordinator that took in a peer's state went on as if what that state holds had been told to those that learn from it alone,
 /// who took it for nothing.
 #[test]

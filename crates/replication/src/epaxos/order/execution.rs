@@ -272,6 +272,10 @@ impl<V: Ordered> Order<V> {
         let free: Vec<InstanceId> =
             self.parked.extract_if(.., |id, _| executed(id)).flat_map(|(_, waiting)| waiting).collect();
         free.into_iter().chain(again).for_each(|id| self.hold_back(id));
+        if self.is_member() {
+            // Before the next instance is held: between those before and that one there may be millions that nobody holds here.
+            self.settle_trims();
+        }
     }
 
     /// Whether nothing more can be said of this one: it is committed, or executed and forgotten.

@@ -188,14 +188,16 @@ impl<V: Ordered> Order<V> {
         let all: ReplicaSet = self.peers().map(replica).collect();
         let (now, patience, answered) = (effects.now(), self.parameters.patience, self.answered);
         let suspects = self.suspects;
+        let lagging: ReplicaSet = self.peers().filter(|seat| self.lags(*seat)).map(replica).collect();
         let Some(drive) = self.drives.get_mut(&id) else { return };
         drive.tries += 1;
         let (ballot, tries) = (drive.ballot, drive.tries);
         match &mut drive.stage {
             Stage::PreAccept { delegate: Some(delegate), asked, .. } => {
                 let asked = *asked;
-                // One that hears from this replica may have large values on their way to it.
-                let deaf = answered.get(*delegate).is_none_or(|at| now.since(*at) >= patience);
+                // One that hears from this replica may have large values on their way to it. One that lags may have no room.
+                let deaf = lagging.contains(replica(*delegate))
+                    || answered.get(*delegate).is_none_or(|at| now.since(*at) >= patience);
                 if tries > if deaf { 1 } else { PATIENT_TRIES } {
                     self.recover(id, effects);
                 } else {
@@ -278,7 +280,9 @@ impl<V: Ordered> Order<V> {
                 self.forget(seat, least);
             }
             self.count_touched(seat, own[seat]);
-            let held = self.spaces[seat].end() - self.spaces[seat].base();
+            // The next one that is held takes room for all from the base on, also for those that only a peer's state had in it.
+            let space = &self.spaces[seat];
+            let held = space.end().max(own[seat] + 1) - space.base();
             let keep = self.parameters.keep_attributes;
             if held > keep || self.touched[seat].1 > self.parameters.keep_keys {
                 let upto = own[seat].saturating_sub(held.min(keep) / 2) / FORGET * FORGET;
@@ -317,7 +321,8 @@ impl<V: Ordered> Order<V> {
 
     /// Forgets the instances of a seat up to this number, all executed here.
     pub(super) fn forget(&mut self, seat: usize, upto: u64) {
-        for id in ids(seat, self.spaces[seat].base(), upto) {
+        let space = &self.spaces[seat];
+        for id in ids(seat, space.base(), upto.min(space.end() - 1)) {
             let Some(keys) = self.instance(id).map(Instance::keys) else { continue };
             self.stale += keys;
             let (counted, touched) = &mut self.touched[seat];

@@ -13,7 +13,7 @@ mod votes;
 
 use super::message::{Committed, InstanceId, Message, Note, Record, SEATS, Timer, Touching};
 use super::{Mutation, Parameters};
-use crate::order::{Member, Membership, Order as Orders, Ordered, Setup, Step, Takes};
+use crate::order::{Member, Membership, Order as Orders, Ordered, Setup, Step, Takes, first_serial};
 use crate::request::{Change, Refusal};
 use crate::reserve::Reserve;
 use instances::{Executed, Instance, Space, ids, includes};
@@ -344,7 +344,7 @@ impl<V: Ordered> Process for Order<V> {
             parked: BTreeMap::new(),
             leaning: BTreeMap::new(),
             ready: VecDeque::new(),
-            serial: 0,
+            serial: first_serial(identity.incarnation),
             trimmed: 0,
             kept: VecDeque::new(),
             kept_bytes: 0,
@@ -494,7 +494,8 @@ impl<V: Ordered> Orders for Order<V> {
     }
 
     fn leads(&self) -> bool {
-        self.me == 0
+        // One of those who live does for all what one has to do.
+        self.is_member() && (0..self.me).all(|seat| self.suspects(seat))
     }
 
     fn silent(&self, now: Instant) -> ReplicaSet {

@@ -7,7 +7,7 @@ use super::{Order, REACH, replica, touches_of};
 use crate::order::Ordered;
 use crate::request::Refusal;
 use isochrone_core::{Ballot, Effects, Instant, ReplicaSet, TouchSet};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 /// Values that wait for an instance.
@@ -17,11 +17,25 @@ pub(super) struct Queue<V> {
     bytes: usize,
     /// Since when the first of them waits.
     since: Instant,
+    /// Batches that have lost their instances, by the numbers of their first: no more than the window holds, since nothing new
+    /// is proposed before them.
+    given_up: BTreeMap<u64, Batch<V>>,
+}
+
+/// Values that share an instance.
+#[derive(Clone, Hash, Debug)]
+struct Batch<V> {
+    values: Arc<[V]>,
+    bytes: u32,
+    /// Since when the first of them waits.
+    queued: Instant,
+    /// The number of the first instance that they had, if they had any: what is given up keeps its place by that.
+    first: Option<u64>,
 }
 
 impl<V> Default for Queue<V> {
     fn default() -> Queue<V> {
-        Queue { values: VecDeque::new(), bytes: 0, since: Instant::ZERO }
+        Queue { values: VecDeque::new(), bytes: 0, since: Instant::ZERO, given_up: BTreeMap::new() }
     }
 }
 
@@ -46,20 +60,20 @@ impl<V: Ordered> Queue<V> {
         Ok(())
     }
 
-    /// Puts values back that have lost their instance: they were taken in and are not refused now.
-    pub(super) fn retry(&mut self, batch: &[V], since: Instant) {
-        if self.values.is_empty() {
-            self.since = since;
-        }
-        for value in batch.iter().rev() {
-            let bytes = u32::try_from(isochrone_core::wire::encoded_size(value)).unwrap_or(u32::MAX);
-            self.bytes += bytes as usize;
-            self.values.push_front((value.clone(), bytes));
-        }
+    /// Puts a batch back that has lost its instance: it was taken in and is not refused now.
+    pub(super) fn retry(&mut self, first: u64, values: Arc<[V]>, bytes: u32, queued: Instant) {
+        self.given_up.insert(first, Batch { values, bytes, queued, first: Some(first) });
     }
 
-    /// The next batch, its bytes, and since when its first value has waited.
-    fn take(&mut self, now: Instant, parameters: &Parameters) -> Option<(Arc<[V]>, usize, Instant)> {
+    fn is_empty(&self) -> bool {
+        self.values.is_empty() && self.given_up.is_empty()
+    }
+
+    /// The next batch. What was proposed before comes first, in the order of that.
+    fn take(&mut self, now: Instant, parameters: &Parameters) -> Option<Batch<V>> {
+        if let Some((_, batch)) = self.given_up.pop_first() {
+            return Some(batch);
+        }
         let mut bytes = 0usize;
         let fits = |(count, (_, size)): &(usize, &(V, u32))| {
             bytes += *size as usize;
@@ -71,14 +85,17 @@ impl<V: Ordered> Queue<V> {
         }
         let size = self.values.iter().take(count).map(|(_, size)| *size as usize).sum::<usize>();
         self.bytes -= size;
-        let batch = self.values.drain(..count).map(|(value, _)| value).collect();
-        Some((batch, size, std::mem::replace(&mut self.since, now)))
+        let values = self.values.drain(..count).map(|(value, _)| value).collect();
+        let bytes = u32::try_from(size).unwrap_or(u32::MAX);
+        Some(Batch { values, bytes, queued: std::mem::replace(&mut self.since, now), first: None })
     }
 }
 
 /// An own instance between its proposal and its execution: where its time goes.
 #[derive(Clone, Hash, Debug)]
 pub(super) struct Flight {
+    /// The number of the first instance that its values had: its own, unless they were given up before.
+    pub(super) first: u64,
     pub(super) queued: Instant,
     pub(super) proposed: Instant,
     pub(super) committed: Option<Instant>,
@@ -87,14 +104,27 @@ pub(super) struct Flight {
 impl<V: Ordered> Order<V> {
     /// Gives waiting values their instances, one for each batch, as far as the window allows.
     pub(super) fn flush(&mut self, effects: &mut Effects<Self>) {
+        let full = self.flights.len() as u64 >= self.parameters.window;
+        if full || self.queue.is_empty() || self.recovers_own() {
+            return;
+        }
         // What is not executed counts, not only what is not committed: components grow while new instances
         // join them, and close when none do.
         while (self.flights.len() as u64) < self.parameters.window {
-            let Some((batch, bytes, queued)) = self.queue.take(effects.now(), &self.parameters) else {
-                break;
-            };
-            self.lead(batch, u32::try_from(bytes).unwrap_or(u32::MAX), queued, effects);
+            let Some(batch) = self.queue.take(effects.now(), &self.parameters) else { break };
+            self.lead(batch, effects);
         }
+    }
+
+    /// Whether this replica recovers an instance of its own that it has proposed in this life, mostly to give it up. What it
+    /// proposed meanwhile would overtake what that holds, also where one client has sent both. It ends when a majority has
+    /// answered twice, which anything new would have to wait for as well.
+    fn recovers_own(&self) -> bool {
+        let own = InstanceId::at(self.me, 0)..=InstanceId::at(self.me, u64::MAX);
+        let recovers = |(id, drive): (&InstanceId, &Drive<V>)| {
+            drive.ballot > Ballot::ZERO && self.flights.contains_key(&id.number)
+        };
+        self.drives.range(own).any(recovers)
     }
 
     /// What is known here to interfere with this, and what every command must follow: all that is gone. What all have executed
@@ -143,14 +173,16 @@ impl<V: Ordered> Order<V> {
         found
     }
 
-    fn lead(&mut self, batch: Arc<[V]>, bytes: u32, queued: Instant, effects: &mut Effects<Self>) {
+    fn lead(&mut self, batch: Batch<V>, effects: &mut Effects<Self>) {
+        let Batch { values: batch, bytes, queued, first } = batch;
         let (id, now) = (InstanceId::at(self.me, self.next), effects.now());
         let behind = self.reserve(id.number, effects);
         self.next += 1;
         let touches = touches_of(&batch);
         let attributes = self.interference(&touches, id, true, &self.settled);
         self.hear_of(self.me, id.number);
-        self.flights.insert(id.number, Flight { queued, proposed: now, committed: None });
+        let first = first.unwrap_or(id.number);
+        self.flights.insert(id.number, Flight { first, queued, proposed: now, committed: None });
         let Some(instance) = self.open_instance(id) else { return };
         instance.phase = Phase::PreAccepted;
         instance.bytes = bytes;
@@ -194,13 +226,19 @@ impl<V: Ordered> Order<V> {
         self.parameters.delegate && self.count() == 3
     }
 
-    /// The peers, the nearest first; those that are not heard come last.
+    /// Whether a member is so far behind with the instances of this replica that it may have no room for the next one; it
+    /// would not answer.
+    pub(super) fn lags(&self, seat: usize) -> bool {
+        self.next > self.reported[seat][self.me] + REACH / 2
+    }
+
+    /// The peers, the nearest first; before the last come those that lag, and last those that are not heard.
     pub(super) fn nearest(&self) -> Vec<usize> {
         let mut near: Vec<usize> = self.peers().collect();
         let (me, count) = (self.me, self.count());
         near.sort_by_key(|seat| {
             let trip = self.trips.get(*seat).and_then(|trip| trip.known());
-            (self.suspects(*seat), trip.is_none(), trip, (*seat + count - me) % count)
+            (self.suspects(*seat), self.lags(*seat), trip.is_none(), trip, (*seat + count - me) % count)
         });
         near
     }
@@ -251,10 +289,15 @@ impl<V: Ordered> Order<V> {
         }
         if instance.phase == Phase::Initial {
             let touches = touches_of(&batch);
-            let mut attributes = proposed;
-            if role != Role::Listener {
-                attributes.merge(&self.interference(&touches, id, false, &executed));
-            }
+            let attributes = match role {
+                // It says nothing of them; what it held as proposed, a recovery would count as a vote.
+                Role::Listener => Attributes::default(),
+                Role::Acceptor | Role::Delegate => {
+                    let mut attributes = proposed;
+                    attributes.merge(&self.interference(&touches, id, false, &executed));
+                    attributes
+                }
+            };
             let due = effects.now() + self.parameters.resend;
             let Some(instance) = self.instance_mut(id) else { return };
             instance.phase = if delegate { Phase::Accepted } else { Phase::PreAccepted };

@@ -86,8 +86,8 @@ impl<V: Ordered> Order<V> {
                     space.execute(*number);
                 });
             }
-            self.serial = 1;
-            self.trimmed = 1;
+            self.serial += 1;
+            self.trimmed = self.serial;
         }
         (self.settled, self.known, self.paused) = (image.settled, image.known, image.paused);
         let mut committed = Vec::new();

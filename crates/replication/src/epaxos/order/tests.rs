@@ -71,20 +71,26 @@ fn what_a_dead_replica_would_need_is_bounded_by_its_keys() {
     assert!(bounded.touched[1].1.abs_diff(keys) <= 64 * 100, "{} counted of {keys}", bounded.touched[1].1);
 }
 
-/// The first replica of five, and what it says. The second leads an instance and falls silent.
+/// The first replica of several, and what it says to whom.
 struct Recoverer {
     order: Order<Blob>,
     outbox: Outbox<Order<Blob>>,
     now: Instant,
-    said: Vec<Message<Blob>>,
+    said: Vec<(u16, Message<Blob>)>,
 }
 
 impl Recoverer {
     fn new() -> Recoverer {
+        Recoverer::among(5, 0)
+    }
+
+    /// One of so many members, which has executed so many instances of its own.
+    fn among(members: u16, own: u64) -> Recoverer {
         let member = |node| Member { replica: ReplicaId(node as u8), process: process(node) };
         let parameters = Parameters::for_rtt(Span::from_millis(10));
-        let setup = Setup { members: (0..5).map(member).collect(), preferred: None, parameters };
-        let order = Order::open(Identity { process: process(0), incarnation: 1 }, &setup);
+        let setup = Setup { members: (0..members).map(member).collect(), preferred: None, parameters };
+        let mut order = Order::<Blob>::open(Identity { process: process(0), incarnation: 1 }, &setup);
+        order.install(&(0..members).map(|seat| (if seat == 0 { own } else { 0 }, Vec::new())).collect());
         let outbox = Outbox::new(process(0), Random::seeded(1));
         let mut recoverer = Recoverer { order, outbox, now: Instant::from_nanos(1), said: Vec::new() };
         recoverer.act(|order, effects| order.start(effects));
@@ -97,7 +103,7 @@ impl Recoverer {
         self.order.settle(effects);
         self.order.check();
         self.said.extend(self.outbox.drain().filter_map(|effect| match effect {
-            Effect::Send { message, .. } => Some(message),
+            Effect::Send { to, message, .. } => Some((to.node.0, message)),
             _ => None,
         }));
     }
@@ -113,6 +119,7 @@ impl Recoverer {
             let sent = self.now;
             live.iter().for_each(|from| {
                 self.hear(*from, Message::Heartbeat { last: 0, executed: [0; SEATS], sent });
+                self.hear(*from, Message::Heard { sent });
             });
             self.act(|order, effects| order.expire(Timer::Heartbeat, effects));
             self.act(|order, effects| order.expire(Timer::Tick, effects));
@@ -122,7 +129,7 @@ impl Recoverer {
     /// The ballots in which it has asked for promises, one after another.
     fn ballots(&self) -> Vec<Ballot> {
         let mut ballots: Vec<Ballot> = Vec::new();
-        for message in &self.said {
+        for (_, message) in &self.said {
             if let Message::Recover { ballot, .. } = message
                 && ballots.last() != Some(ballot)
             {
@@ -133,7 +140,8 @@ impl Recoverer {
     }
 }
 
-/// What a validation says may be long on its way. In a higher ballot it would be said anew, behind the first, and in vain.
+/// The second leads an instance and falls silent. What a validation of it says may be long on its way. In a higher ballot it
+/// would be said anew, behind the first, and in vain.
 #[test]
 fn a_validation_waits_for_whoever_is_heard() {
     let mut recoverer = Recoverer::new();
@@ -155,8 +163,8 @@ fn a_validation_waits_for_whoever_is_heard() {
         let report = report(Phase::Initial, None, None);
         recoverer.hear(from, Message::Recovered { id, ballot, report });
     }
-    let validations =
-        |said: &[Message<Blob>]| said.iter().filter(|said| matches!(said, Message::Validate { .. })).count();
+    let validates = |(_, said): &&(u16, Message<Blob>)| matches!(said, Message::Validate { .. });
+    let validations = |said: &[(u16, Message<Blob>)]| said.iter().filter(validates).count();
     assert_eq!(validations(&recoverer.said), 3);
     recoverer.pass(40, &[2, 3, 4]);
     assert_eq!(recoverer.ballots(), [ballot], "who is heard is waited for");
@@ -223,7 +231,7 @@ fn what_comes_late_is_not_passed_by_what_is_forgotten_here() {
         let (id, role) = (InstanceId::at(1, 1), message::Role::Acceptor);
         let batch = Arc::from([Blob::from("7")]);
         replica.hear(1, Message::PreAccept { id, batch, bytes: 1, attributes, executed, role });
-        let answer = replica.said.iter().find_map(|said| match said {
+        let answer = replica.said.iter().find_map(|(_, said)| match said {
             Message::PreAccepted { attributes, .. } => Some(attributes.deps[3]),
             _ => None,
         });
@@ -233,4 +241,89 @@ fn what_comes_late_is_not_passed_by_what_is_forgotten_here() {
     after[3] = 1;
     assert_eq!(answers(after), 0, "its leader had executed the other: as proposed");
     assert_eq!(answers([0; SEATS]), 1);
+}
+
+/// A recovery by the other two of three goes by what the delegate has voted: nobody asks the one that only listened, which has
+/// perhaps forgotten too much to say what rules a vote out.
+#[test]
+fn who_has_only_listened_has_not_voted() {
+    let mut replica = Recoverer::among(3, 0);
+    let (id, batch) = (InstanceId::at(1, 1), Arc::from([Blob::from(vec![7])]));
+    let attributes = Attributes { seq: 1, ..Attributes::default() };
+    let (executed, role) = ([0; SEATS], message::Role::Listener);
+    replica.hear(1, Message::PreAccept { id, batch, bytes: 1, attributes, executed, role });
+    replica.pass(20, &[2]);
+    let [ballot] = replica.ballots()[..] else { panic!("{:?}", replica.ballots()) };
+    let (phase, accepted, attributes) = (Phase::Initial, Ballot::ZERO, Attributes::default());
+    let report = Box::new(Report { phase, accepted, content: None, attributes, initial: None });
+    replica.hear(2, Message::Recovered { id, ballot, report });
+    let gives_up =
+        |(_, said): &(u16, Message<Blob>)| matches!(said, Message::Accept { content: Content::NoOp, .. });
+    assert!(replica.said.iter().any(gives_up), "{:?}", replica.said);
+}
+
+/// A delegate that has executed too few of its leader's instances has no room for the next, and says nothing of it.
+#[test]
+fn who_lags_is_no_delegate() {
+    let own = 70_000;
+    let mut replica = Recoverer::among(3, own);
+    let delegate = |replica: &mut Recoverer, key: u8| {
+        replica.said.clear();
+        replica.act(|order, effects| {
+            assert_eq!(order.propose(Blob::from(vec![key]), 1, effects.now()), Ok(()));
+        });
+        replica.said.iter().find_map(|(to, said)| match said {
+            Message::PreAccept { role: message::Role::Delegate, .. } => Some(*to),
+            _ => None,
+        })
+    };
+    assert_eq!(delegate(&mut replica, 1), Some(1), "nothing is known of either");
+    let (mut executed, sent) = ([0; SEATS], replica.now);
+    replica.hear(1, Message::Heartbeat { last: 0, executed, sent });
+    executed[0] = own;
+    replica.hear(2, Message::Heartbeat { last: 0, executed, sent });
+    assert_eq!(delegate(&mut replica, 2), Some(2));
+    // Both are heard, and neither settles anything.
+    replica.pass(10, &[1, 2]);
+    let recovers = |number| {
+        let id = InstanceId::at(0, number);
+        replica.said.iter().any(|(_, said)| matches!(said, Message::Recover { id: of, .. } if *of == id))
+    };
+    assert!(recovers(own + 1), "nobody waits for one that lags");
+    assert!(!recovers(own + 2), "who is heard is waited for");
+}
+
+#[test]
+fn what_a_state_has_in_it_takes_no_room() {
+    let mut replica = Recoverer::among(3, 0);
+    let missed = 10_000_000;
+    let state = vec![(0, vec![]), (missed, vec![]), (0, vec![])];
+    assert!(replica.order.install(&state));
+    let (id, batch) = (InstanceId::at(1, missed + 1), Arc::from([Blob::from(vec![7])]));
+    let attributes = Attributes { seq: 1, ..Attributes::default() };
+    let (executed, role) = ([0; SEATS], message::Role::Delegate);
+    replica.hear(1, Message::PreAccept { id, batch, bytes: 1, attributes, executed, role });
+    let space = &replica.order.spaces[1];
+    assert_eq!(space.end(), missed + 2, "it is held");
+    let room = space.end() - space.base();
+    assert!(room <= replica.order.parameters.keep_attributes, "room for {room}");
+}
+
+/// Sessions end and what the exactly-once table remembers is trimmed by who leads, whoever is gone.
+#[test]
+fn the_first_of_those_who_live_does_what_one_has_to_do() {
+    let member = |node| Member { replica: ReplicaId(node as u8), process: process(node) };
+    let parameters = Parameters::for_rtt(Span::from_millis(10));
+    let setup = Setup { members: (0..3).map(member).collect(), preferred: None, parameters };
+    let lead = |own: u16, gone: &[u8]| {
+        let mut order = Order::<Blob>::open(Identity { process: process(own), incarnation: 1 }, &setup);
+        for seat in gone {
+            order.suspects.insert(ReplicaId(*seat));
+        }
+        order.leads()
+    };
+    assert_eq!([0, 1, 2].map(|own| lead(own, &[])), [true, false, false]);
+    assert_eq!([1, 2].map(|own| lead(own, &[0])), [true, false]);
+    assert!(lead(2, &[0, 1]) && !lead(2, &[1]));
+    assert!(!lead(3, &[0, 1, 2]), "it is no member");
 }

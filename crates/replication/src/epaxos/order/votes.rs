@@ -224,14 +224,15 @@ impl<V: Ordered> Order<V> {
             && flight.committed.is_none()
         {
             flight.committed = Some(now);
-            let (queued, proposed) = (flight.queued, flight.proposed);
+            let (first, queued, proposed) = (flight.first, flight.queued, flight.proposed);
             let batch = self.instance(id).and_then(|instance| instance.batch.clone());
             if let Some(batch) = batch {
                 if noop {
                     // Given up by a recovery: its values take another instance.
                     self.notes.push("given_up");
                     self.flights.remove(&id.number);
-                    self.queue.retry(&batch, queued);
+                    let bytes = self.bytes_of(id);
+                    self.queue.retry(first, batch, bytes, queued);
                 } else if self.parameters.reply == Reply::Commit {
                     let spans =
                         [proposed.since(queued), Default::default(), now.since(proposed), Default::default()];

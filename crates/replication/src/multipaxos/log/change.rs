@@ -183,7 +183,7 @@ impl<V: Wire> Log<V> {
         let Some(task) = reign.task.as_mut().filter(|task| task.heir.is_some() && all_decided) else {
             return;
         };
-        // The lease need not run out: the heir waits for none whose holder has promised it its ballot.
+        // The lease need not run out: the heir waits for none whose holder has promised it its ballot, where that reaches it.
         let asked = *task.asked.get_or_insert(now);
         if now.since(asked) >= self.parameters.election {
             return self.next_heir(effects);

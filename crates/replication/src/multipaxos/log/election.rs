@@ -78,8 +78,20 @@ pub(super) struct Leases {
 
 impl Leases {
     /// Who has promised the leader's ballot leads no longer, and a former life's lease ended with it.
-    pub(super) fn release(&mut self, promised: ReplicaId) {
+    fn release(&mut self, promised: ReplicaId) {
         self.granted.retain(|(holder, _)| *holder != promised);
+    }
+
+    /// The same of one whose promise comes after the leader has begun to wait, and says how long leases may hold that are
+    /// forgotten. The lease that ends was granted after those for which its holder had to wait itself, and whoever granted it,
+    /// a newer member perhaps, need not know of them: so they are waited for in its place, and for no longer than it.
+    pub(super) fn release_late(&mut self, promised: ReplicaId, forgotten: Span, now: Instant) {
+        let ended = self.granted.iter().filter(|(holder, _)| *holder == promised);
+        let longest = ended.map(|(_, left)| *left).max();
+        if let Some(longest) = longest.filter(|_| forgotten > Span::ZERO) {
+            self.forgotten = self.forgotten.max(longest.min(now.since(self.told) + forgotten));
+        }
+        self.release(promised);
     }
 
     /// How long they have to be waited for.
@@ -287,7 +299,7 @@ impl<V: Wire> Log<V> {
     ) {
         let Some(voter) = self.seat(from) else { return };
         if matches!(&self.role, Role::Leader(reign) if reign.ballot == ballot) {
-            return self.release(voter, effects);
+            return self.release(voter, report.lease_forgotten, effects);
         }
         let any = self.parameters.mutated(Mutation::AdoptAny);
         let (form, current) = (self.parameters.form, self.configuration.clone());

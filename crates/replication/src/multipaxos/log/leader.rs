@@ -243,13 +243,14 @@ impl<V: Wire> Log<V> {
         self.beat(effects);
     }
 
-    /// Somebody follows that was not needed to lead: a lease that it holds is not waited for.
-    pub(super) fn release(&mut self, promised: ReplicaId, effects: &mut Effects<Self>) {
-        let terms = self.parameters.lease_terms();
+    /// Somebody promises that was not needed to lead, and says how long leases may hold that are forgotten: one that it holds
+    /// itself is not waited for. That it follows is not enough: until it has promised by word, what it knows is not known here.
+    pub(super) fn release(&mut self, promised: ReplicaId, forgotten: Span, effects: &mut Effects<Self>) {
+        let (terms, now) = (self.parameters.lease_terms(), effects.now());
         let Role::Leader(reign) = &mut self.role else { return };
         let Some(leases) = &mut reign.waiting else { return };
-        leases.release(promised);
-        match leases.left(terms, effects.now()) {
+        leases.release_late(promised, forgotten, now);
+        match leases.left(terms, now) {
             Span::ZERO => {
                 reign.waiting = None;
                 effects.disarm(Timer::Wait);
@@ -504,7 +505,6 @@ impl<V: Wire> Log<V> {
         } else if matches!(&reign.task, Some(Task { heir: Some(heir), .. }) if heir.replica == follower) {
             self.pursue(effects);
         }
-        self.release(follower, effects);
     }
 }
 

@@ -325,6 +325,44 @@ fn a_lease_is_waited_for_until_its_holder_has_promised() {
     }
 }
 
+/// The first leads no more, and had to wait for another's lease itself, of which the second, a newer member perhaps, knows
+/// nothing.
+#[test]
+fn what_a_late_promise_says_of_leases_is_waited_for() {
+    let terms = setup(Form::Slots).parameters.lease_terms();
+    let lease = terms.length();
+    let report = |lease, lease_forgotten| {
+        let (decided, tail, end) = (Slot(0), Ballot::ZERO, Slot(0));
+        Box::new(Report { decided, tail, end, accepted: Vec::new(), lease, lease_forgotten })
+    };
+    let left = |leader: &Follower| match &leader.log.role {
+        Part::Leader(reign) => reign.waiting.as_ref().map(|leases| leases.left(terms, leader.now)),
+        _ => None,
+    };
+    let waits = |forgotten| {
+        let mut leader = Follower::on(2, Form::Slots);
+        leader.run(Log::campaign);
+        let own = leader.log.promise.ballot();
+        for (from, granted) in [(2, None), (1, Some((ReplicaId(0), lease)))] {
+            let promised = Message::Promised { ballot: own, report: report(granted, Span::ZERO) };
+            leader.run(|log, effects| log.receive(process(from), promised, effects));
+        }
+        assert_eq!(left(&leader), Some(terms.wait_out(lease)));
+        leader.now = leader.now + lease / 4;
+        let (sent, decided, bound) = (leader.now, Slot(0), lease);
+        leader.hear(Message::Heard { ballot: own, sent, decided, bound });
+        assert!(left(&leader).is_some(), "it follows, and has not said what it knows");
+        leader.hear(Message::Promised { ballot: own, report: report(None, forgotten) });
+        assert_eq!(leader.log.caught_up(), left(&leader).is_none());
+        left(&leader)
+    };
+    assert_eq!(waits(Span::ZERO), None);
+    let waited = waits(lease / 4).unwrap();
+    assert!(lease / 4 < waited && waited < lease / 2, "{waited}");
+    let as_long_as_it = terms.wait_out(lease).saturating_sub(lease / 4);
+    assert_eq!(waits(lease * 4), Some(as_long_as_it), "it was granted later than what it has waited for");
+}
+
 /// Nodes may have different files for a while.
 #[test]
 fn a_lease_holds_for_as_long_as_its_granters_are_bound() {

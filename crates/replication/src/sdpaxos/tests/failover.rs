@@ -1,6 +1,8 @@
 //! A sequencer or a command leader dies: F7 to F10 of `specs/sdpaxos.md` 8.
 
 use super::*;
+use crate::sdpaxos::{Head, Image, Value};
+use std::sync::Arc;
 
 /// R1 is about to follow R0, which died or is not heard for a while, and dies at every step; with it, where R0 comes
 /// back, R2, which may have installed the log of its view already.
@@ -95,6 +97,33 @@ fn f8_a_command_leader_dies_at_every_step() {
         group.agree(group.executed[0].len());
         assert!(group.executed[1].contains(&4), "step {step}");
     }
+}
+
+/// R0's command is decided, which only R2 has heard, and R0 crashes before that is written down. It takes its instances back
+/// from R2, who has executed this one and so leaves it out; then R2 dies, before it has told what was in it.
+#[test]
+fn an_own_instance_that_only_the_dead_have_executed_is_proposed_again() {
+    let mut group = Group::new(3, None);
+    group.propose(0, 1);
+    group.pass_millis(500);
+    group.agree(1);
+    group.passes = |_, to, _| to != 1;
+    group.propose(0, 2);
+    assert_eq!(group.executed[2], [1, 2]);
+    group.crash(&[0]);
+    // Of what was executed the record is made lazily.
+    group.records[0].pop();
+    group.executed[0].pop();
+    group.restart(0);
+    assert_eq!(group.executed[0], [1]);
+    let lead = group.orders[0].spaces[0].lead.as_ref().expect("the instances are taken back");
+    assert!(!lead.flights.contains_key(&2), "it was left out");
+    group.crash(&[2]);
+    group.passes = all;
+    group.pass_millis(5_000);
+    group.propose(1, 3);
+    group.pass_millis(1_000);
+    group.agree(3);
 }
 
 /// Where messages take no time, what passes is the silence that makes a suspect, which is as long as a lease, and the turn
@@ -274,6 +303,89 @@ fn what_was_answered_as_promised_outlives_a_crash() {
     group.deliver();
     group.pass_millis(2_000);
     group.agree(2);
+}
+
+fn batch(name: u8) -> Value<Letter> {
+    Value::Batch(Arc::from([write(name)]))
+}
+
+/// This comes to a member in a turn of another's, in the view that it has installed.
+fn turn(group: &mut Group, from: usize, to: usize, parts: Vec<Part<Letter>>) {
+    let head = Head { view: group.orders[to].installed, contiguous: 0, ordered: 0 };
+    group.act(to, |order, effects| order.receive(process(from), Message::Turn { head, parts }, effects));
+}
+
+/// R0's commands are decided in its second ballot. R4 has them from the first, and hears of the decisions one by one; in
+/// between comes what R1, whose ballot is dead, proposed in their place.
+#[test]
+fn what_a_dead_ballot_proposed_is_not_executed_at_a_restart() {
+    let mut group = Group::new(5, None);
+    group.passes = |_, _, _| false;
+    let (owner, first, values) = (0, 1, (1..=3).map(batch).collect());
+    let placed = Part::Ordered { owner, slots: vec![(1, 3)] };
+    turn(&mut group, 0, 4, vec![placed, Part::Accept { owner, ballot: view(0, 0), first, values }]);
+    let decided = |index: u8| {
+        let (ballot, first, values) = (view(2, 0), u64::from(index), vec![batch(index)]);
+        vec![Part::Decided { owner, ballot, first, values }]
+    };
+    turn(&mut group, 0, 4, decided(2));
+    let values = vec![Value::NoOp; 3];
+    turn(&mut group, 1, 4, vec![Part::Accept { owner, ballot: view(1, 1), first, values }]);
+    turn(&mut group, 0, 4, decided(1));
+    assert_eq!(group.executed[4], [1, 2]);
+    group.crash(&[4]);
+    group.restart(4);
+    assert_eq!(group.executed[4], [1, 2]);
+}
+
+/// R3 takes R0's instances over and is heard by R1 alone; then R2 does, has R0's command from R0, and decides it. R0, which
+/// has accepted it in no other ballot than its own, says in the next view that it is decided.
+#[test]
+fn a_commit_names_a_ballot_from_which_on_nothing_else_is_accepted() {
+    let mut group = Group::new(5, None);
+    group.passes = |_, _, _| false;
+    group.propose(0, 7);
+    let (owner, first) = (0, 1);
+    let values = vec![Value::NoOp];
+    turn(&mut group, 3, 1, vec![Part::Accept { owner, ballot: view(1, 3), first, values }]);
+    let values = vec![batch(7)];
+    turn(&mut group, 2, 0, vec![Part::Decided { owner, ballot: view(2, 2), first, values }]);
+    assert_eq!(group.executed[0], [] as [u8; 0], "its slot is not known to be committed");
+    let log = Arc::new(Image { low: 0, counts: vec![0; 5], runs: vec![(0, 1)] });
+    for node in [0, 1] {
+        let begins = Message::NewView { view: view(2, 4), active: true, begin: 1, log: log.clone() };
+        group.act(node, |order, effects| order.receive(process(4), begins, effects));
+    }
+    assert_eq!(group.executed[0], [7]);
+    group.passes = |from, to, _| (from, to) == (0, 1);
+    group.deliver();
+    assert_eq!(group.orders[1].executed, 0, "what R1 has accepted is not what was decided");
+}
+
+/// R4 does not know yet that its view is active when it is told what was executed in it, and then gets the log of the view as
+/// far as that is still kept.
+#[test]
+fn what_is_learned_in_a_view_that_is_not_active_is_not_executed_by_a_replay_alone() {
+    let mut group = Group::new(5, None);
+    group.passes = |_, _, _| false;
+    let view = view(2, 1);
+    let tell = |group: &mut Group, message: Said| {
+        group.act(4, |order, effects| order.receive(process(1), message, effects));
+    };
+    let begins = |low: u64| -> Said {
+        let log = Arc::new(Image { low, counts: vec![low, 0, 0, 0, 0], runs: Vec::new() });
+        Message::NewView { view, active: false, begin: 0, log }
+    };
+    let learned = Message::Learned { view, first: 1, slots: vec![(0, batch(1)), (0, batch(2))], executed: 2 };
+    tell(&mut group, begins(0));
+    tell(&mut group, learned.clone());
+    tell(&mut group, begins(1));
+    group.crash(&[4]);
+    group.restart(4);
+    assert_eq!(group.executed[4], [] as [u8; 0]);
+    turn(&mut group, 1, 4, Vec::new());
+    tell(&mut group, learned);
+    assert_eq!(group.executed[4], [1, 2], "it is active");
 }
 
 /// Whoever leads is busy for a while with what the last one left; it is heard again as soon as another leads.

@@ -2,7 +2,8 @@
 
 use super::actor::{Count, Wired};
 use super::script::{Play, nodes};
-use isochrone_core::{Instant, NodeId, Span};
+use isochrone_core::{Instant, NodeId, Slot, Span};
+use isochrone_replication::Refusal;
 use isochrone_replication::curp::primary::Message as Spoken;
 use isochrone_replication::curp::primary::registry::Command as Decree;
 use isochrone_replication::message::Message;
@@ -110,6 +111,41 @@ fn a_master_that_gave_its_word_goes_on_only_under_another_list() {
     play.replace([2]);
     play.ends_well().unwrap();
     assert!(leads(&play, 0));
+}
+
+/// A spare that nothing of the log comes to is to be a copy. The master goes on meanwhile, whether it was told to hand over
+/// when it heard of that or is told to then.
+#[test]
+fn who_is_told_to_hand_over_waits_for_no_copy_that_joins() {
+    for told in [true, false] {
+        let plans = vec![vec![Count::add(1), Count::add(2)]];
+        let mut play =
+            Play::new(3, 1, plans, None, |parameters, _| parameters.sync_delay = Span::from_millis(20));
+        play.ends_well().unwrap();
+        play.curbed.insert(NodeId(2), Slot::ZERO);
+        // The managers agree on the list before they hear of the word.
+        play.loses = gives_word;
+        if told {
+            play.hand_over(0, 1);
+            play.pass(Span::from_millis(20));
+        }
+        play.replace([1, 2]);
+        play.pass(Span::from_millis(20));
+        if !told {
+            play.hand_over(0, 1);
+        }
+        play.pass(Span::from_millis(200));
+        assert_eq!(play.administered, [Err(Refusal::Busy)], "told before: {told}");
+        let answered = play.answered();
+        play.plans[0].push_back(Count::add(1));
+        play.pass(Span::from_millis(200));
+        assert_eq!(play.answered(), answered + 1, "told before: {told}");
+        play.curbed.clear();
+        play.loses = |_| false;
+        play.until("the list", |play| play.registry.next.is_none());
+        play.ends_well().unwrap();
+        assert!(leads(&play, 0));
+    }
 }
 
 /// No lease of the old master is waited for: it must not read once it has given its word.

@@ -1,11 +1,13 @@
 //! What witnesses hold that nobody needs any more (T37, T38), and clients that are over (T32).
 
-use super::actor::{Count, Wired};
+use super::actor::{Count, Wired, process};
 use super::script::Play;
-use isochrone_core::Span;
+use super::world::request;
+use isochrone_core::{NodeId, Span};
 use isochrone_replication::curp::primary::Message as Spoken;
 use isochrone_replication::curp::witness::Shape;
 use isochrone_replication::message::Message;
+use isochrone_replication::{CLIENT, REPLICA};
 
 fn is_request(message: &Wired) -> bool {
     matches!(message, Message::Requests { .. })
@@ -13,6 +15,14 @@ fn is_request(message: &Wired) -> bool {
 
 fn is_record(message: &Wired) -> bool {
     matches!(message, Message::Order { message: Spoken::Records { .. }, .. })
+}
+
+fn is_acked(message: &Wired) -> bool {
+    matches!(message, Message::Order { message: Spoken::Acked { .. }, .. })
+}
+
+fn is_collected(message: &Wired) -> bool {
+    matches!(message, Message::Order { message: Spoken::Collected { .. }, .. })
 }
 
 fn play(clients: usize) -> Play {
@@ -61,13 +71,69 @@ fn an_orphan_stands_in_the_way_of_four_writes() {
     }
 }
 
+/// 3.8: its key is only read, and only what others write goes on. Reads at the copy make it known as writes would, and are
+/// answered there again once it is gone.
+#[test]
+fn an_orphan_is_found_by_who_only_reads_its_key() {
+    for unified in [false, true] {
+        let mut play = Play::new(3, 1, vec![vec![]; 2], None, |parameters, _| {
+            (parameters.sync_delay, parameters.nearby_reads) = (Span::ZERO, true);
+            parameters.unified = unified;
+        });
+        play.begin(0, Count::add(7));
+        play.attempt(0, true, Span::from_millis(40));
+        assert_eq!(play.net.extract_if(.., |(.., message)| is_request(message)).count(), 1);
+        play.idle.insert(0);
+        play.until("an orphan", |play| play.holds(1, 1) == Some(1));
+        let mut near = Vec::new();
+        for key in 1..=5 {
+            play.plans[1].push_back(Count::add(key));
+            play.until("a write", Play::is_done);
+            play.pass(Span::from_millis(60));
+            let before = play.near;
+            play.near_at = Some(0);
+            play.plans[1].push_back(Count::read(7));
+            play.until("a read", Play::is_done);
+            near.push(play.near > before);
+        }
+        assert_eq!(near, [false, false, false, true, true], "unified: {unified}");
+        assert_eq!((play.count("requests_suspected"), play.holds(1, 1)), (1, Some(0)));
+        play.ends_well().unwrap();
+    }
+}
+
+/// 3.8: a witness suspects what it is told to forget as soon as a copy that is farther has it, or is about to be told to.
+#[test]
+fn what_is_to_be_forgotten_all_the_same_is_not_run_again() {
+    type Loses = fn(&Wired) -> bool;
+    let cases: [(Loses, bool, bool); 3] =
+        [(is_acked, false, true), (is_acked, true, true), (is_collected, false, false)];
+    for (loses, unified, open) in cases {
+        let mut play = Play::new(3, 1, vec![vec![]], None, |parameters, _| {
+            (parameters.sync_delay, parameters.unified) = (Span::ZERO, unified);
+        });
+        play.loses = loses;
+        play.plans[0].extend([Count::add(1), Count::add(7)]);
+        play.until("writes", Play::is_done);
+        play.pass(Span::from_millis(20));
+        let (full, end) = play.servers[0].process.order().extent();
+        assert_eq!(full < end, open, "{full} of {end}");
+        let suspects = vec![request(&play.clients[0], 7).1];
+        let message = Spoken::Collected { master: 1, round: 0, suspects };
+        let (witness, master) = (play.witness(NodeId(1)), process(0, REPLICA));
+        play.deliver(witness, master, Message::Order { epoch: 0, message });
+        let (_, after) = play.servers[0].process.order().extent();
+        assert_eq!(after, end, "unified: {unified}, open: {open}");
+        play.loses = |_| false;
+        play.ends_well().unwrap();
+    }
+}
+
 /// T38: what is to be forgotten is never heard of; then it is.
 #[test]
 fn lost_collections_cost_room_and_no_more() {
-    let lost: [fn(&Wired) -> bool; 2] = [
-        |message| matches!(message, Message::Order { message: Spoken::Collect { .. }, .. }),
-        |message| matches!(message, Message::Order { message: Spoken::Collected { .. }, .. }),
-    ];
+    let lost: [fn(&Wired) -> bool; 2] =
+        [|message| matches!(message, Message::Order { message: Spoken::Collect { .. }, .. }), is_collected];
     for (loses, most_fast) in lost.into_iter().zip([60, 200]) {
         let mut play = Play::new(3, 1, vec![vec![]], None, |parameters, _| {
             parameters.sync_delay = Span::ZERO;
@@ -168,5 +234,5 @@ fn a_clean_read_asks_neither_witness_nor_backup() {
         play.turn();
     }
     said.dedup();
-    assert_eq!(said, [isochrone_replication::REPLICA, isochrone_replication::CLIENT]);
+    assert_eq!(said, [REPLICA, CLIENT]);
 }
