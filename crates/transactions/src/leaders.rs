@@ -1,10 +1,19 @@
 //! Who leads which partition, and who its members are, as far as somebody knows.
 
-use crate::group::Note;
+use crate::group::{Message, Note};
+use crate::listing::{AsOf, END, Query};
 use crate::map::{Group, Map};
-use isochrone_core::{Effects, Fact, Instant, PartitionId, Process, ProcessId, Span};
+use crate::said::{Said, say_ahead};
+use isochrone_core::{
+    ClientId, CommandId, Effects, Fact, Instant, PartitionId, Process, ProcessId, Span, Stamp, Wire,
+};
 use isochrone_replication::order::Member;
 use std::sync::Arc;
+
+/// Under what number a client asks whether anybody leads ([`Leaders::probe`]): no ticket that a host draws.
+pub(crate) const PROBE: u64 = u64::MAX;
+/// How often at most it asks that: who leads confirms each answer with its group.
+const PROBE_EVERY: Span = Span::from_millis(500);
 
 /// The leaders and members that somebody last heard of: at first those that lead first, and those of the file.
 #[derive(Clone, Hash, Debug)]
@@ -13,6 +22,8 @@ pub(crate) struct Leaders {
     known: Vec<Known>,
     /// The partition that this process leads itself.
     own: Option<PartitionId>,
+    /// When it was last asked whether anybody leads those where that is in doubt.
+    probed: Instant,
 }
 
 #[derive(Clone, Hash, Debug)]
@@ -26,6 +37,8 @@ struct Known {
     silent: usize,
     /// How often another was asked beside it, since then.
     asked: usize,
+    /// Whether it is in doubt since then if anybody leads.
+    doubted: bool,
     /// How many changes led to these members.
     version: u32,
     members: Arc<[Member]>,
@@ -49,10 +62,12 @@ impl Leaders {
             turned: Instant::ZERO,
             silent: 0,
             asked: 0,
+            doubted: false,
             version: 0,
             members: group.members.clone(),
         };
-        Leaders { groups: map.groups.clone(), known: map.groups.iter().map(first).collect(), own: None }
+        let known = map.groups.iter().map(first).collect();
+        Leaders { groups: map.groups.clone(), known, own: None, probed: Instant::ZERO }
     }
 
     /// How many partitions there are.
@@ -129,8 +144,18 @@ impl Leaders {
         }
     }
 
-    /// A process speaks as the leader of a partition, or is said to be. Whether it may be.
+    /// A process speaks as the leader of a partition. Whether it may be that.
     pub fn note(&mut self, partition: PartitionId, process: ProcessId, now: Instant) -> bool {
+        let may = self.told(partition, process, now);
+        if may {
+            self.known[usize::from(partition.0)].doubted = false;
+        }
+        may
+    }
+
+    /// Another says that a process leads a partition. Whether it may. What is in doubt stays so until it has spoken itself: it
+    /// may lead, and not be heard here.
+    pub fn told(&mut self, partition: PartitionId, process: ProcessId, now: Instant) -> bool {
         let at = usize::from(partition.0);
         let Some(group) = self.groups.get(at) else { return false };
         let may = group.processes().any(|known| known == process)
@@ -142,14 +167,52 @@ impl Leaders {
         may
     }
 
+    /// Whether it is in doubt if anybody leads a partition: what need not wait for that one had better not.
+    pub fn doubted(&self, partition: PartitionId) -> bool {
+        self.known[usize::from(partition.0)].doubted
+    }
+
+    /// A question was not answered in time: if nothing at all was heard for so long, it is in doubt if anybody leads, until
+    /// one speaks as the leader. Whether nothing was.
+    pub fn suspect(&mut self, partition: PartitionId, now: Instant, patience: Span) -> bool {
+        let known = &mut self.known[usize::from(partition.0)];
+        let silent = now.since(known.heard) >= patience && self.own != Some(partition);
+        known.doubted |= silent;
+        silent
+    }
+
+    /// Asks all who may lead a partition where it is in doubt if anybody does: there may be no other reason to ask, and it
+    /// would be doubted for ever. Who leads answers once a majority has confirmed that. Called at every beat of a client, however
+    /// fast that is.
+    pub fn probe<E, M, C>(&mut self, me: ClientId, effects: &mut Effects<C>)
+    where
+        E: Wire,
+        M: Wire + Said,
+        C: Process<Message = Message<E, M>>,
+    {
+        let now = effects.now();
+        if now.since(self.probed) < PROBE_EVERY {
+            return;
+        }
+        let ask = CommandId { client: me, sequence: PROBE };
+        let as_of = AsOf::Now { kind: None, stamp: Stamp::ZERO, located: false };
+        let query = Query { from: END, most: 1, as_of };
+        for (known, group) in self.known.iter().zip(self.groups.iter()).filter(|(known, _)| known.doubted) {
+            self.probed = now;
+            for process in known.candidates(group) {
+                say_ahead(process, Message::List { ask, query: query.clone() }, effects);
+            }
+        }
+    }
+
     /// A question was not answered in time: if nothing at all was heard for so long, another is asked from now on, who
     /// knows better or is silent too: the members in turn, and then whoever else may be one by now.
     pub fn doubt(&mut self, partition: PartitionId, now: Instant, patience: Span) {
+        let silent = self.suspect(partition, now, patience);
         let at = usize::from(partition.0);
         let known = &mut self.known[at];
         // Once for all who doubt at about the same time.
-        let doubted = now.since(known.heard) >= patience && now.since(known.turned) >= patience / 2;
-        if doubted && self.own != Some(partition) {
+        if silent && now.since(known.turned) >= patience / 2 {
             let candidates = known.candidates(&self.groups[at]);
             let (members, all) = (known.members.len(), candidates.len());
             let next = match candidates.iter().position(|process| *process == known.process) {
@@ -172,7 +235,8 @@ impl Leaders {
 mod tests {
     use super::*;
     use crate::map::Split;
-    use isochrone_core::{KeyspaceId, NodeId, ReplicaId};
+    use crate::twopc;
+    use isochrone_core::{KeyspaceId, NodeId, Outbox, Random, ReplicaId};
     use isochrone_replication::order::Member;
 
     fn process(node: u16) -> ProcessId {
@@ -215,6 +279,58 @@ mod tests {
         leaders.lead(p, None, at(100));
         leaders.note(p, process(1), at(100));
         assert_eq!(leaders.of(p), process(1));
+    }
+
+    #[test]
+    fn whether_anybody_leads_is_in_doubt_until_somebody_is_heard_to() {
+        let groups = [Group { members: (0..3).map(member).collect(), spares: [].into() }].into();
+        let mut leaders = Leaders::new(&Map { keyspace: KeyspaceId(1), split: Split::Hash, groups });
+        let (at, second) = (|seconds| Instant::ZERO + Span::from_secs(seconds), Span::from_secs(1));
+        let p = PartitionId(0);
+        leaders.note(p, process(1), at(5));
+        leaders.doubt(p, at(5), second);
+        assert!(!leaders.doubted(p), "it was heard of just then");
+        leaders.doubt(p, at(6), second);
+        assert!(leaders.doubted(p));
+        leaders.note(p, process(2), at(6));
+        assert!(!leaders.doubted(p));
+        assert!(!leaders.suspect(p, at(6), second) && leaders.suspect(p, at(7), second));
+        assert!(leaders.doubted(p) && leaders.of(p) == process(2), "the same one is asked");
+        leaders.lead(p, Some(process(0)), at(8));
+        assert!(!leaders.suspect(p, at(100), second) && !leaders.doubted(p), "it leads itself");
+    }
+
+    /// A client that only lacks the line to who leads is told by the others that it does.
+    #[test]
+    fn that_others_say_who_leads_ends_no_doubt() {
+        let groups = [Group { members: (0..3).map(member).collect(), spares: [].into() }].into();
+        let mut leaders = Leaders::new(&Map { keyspace: KeyspaceId(1), split: Split::Hash, groups });
+        let (at, second) = (|seconds| Instant::ZERO + Span::from_secs(seconds), Span::from_secs(1));
+        let p = PartitionId(0);
+        leaders.doubt(p, at(5), second);
+        assert_eq!(leaders.of(p), process(1));
+        assert!(leaders.told(p, process(0), at(5)) && !leaders.told(p, process(7), at(5)));
+        assert!(leaders.doubted(p) && leaders.of(p) == process(0));
+        leaders.note(p, process(0), at(5));
+        assert!(!leaders.doubted(p));
+        leaders.told(p, process(2), at(6));
+        assert!(!leaders.doubted(p) && leaders.of(p) == process(2), "it is no reason to doubt either");
+    }
+
+    #[test]
+    fn whether_anybody_leads_is_asked_twice_a_second_at_most() {
+        let groups = [Group { members: (0..3).map(member).collect(), spares: [].into() }].into();
+        let mut leaders = Leaders::new(&Map { keyspace: KeyspaceId(1), split: Split::Hash, groups });
+        let me = ClientId { process: ProcessId { role: crate::CLIENT, ..process(0) }, incarnation: 1 };
+        let mut outbox = Outbox::<twopc::Client>::new(me.process, Random::seeded(1));
+        let mut asked = |leaders: &mut Leaders, millis| {
+            leaders.probe(me, outbox.input(Instant::ZERO + Span::from_millis(millis), Stamp::ZERO));
+            outbox.drain().count()
+        };
+        assert_eq!(asked(&mut leaders, 900), 0, "nobody is doubted");
+        leaders.suspect(PartitionId(0), Instant::ZERO + Span::from_secs(1), Span::ZERO);
+        let times = [1_000, 1_001, 1_499, 1_500, 1_999, 2_600];
+        assert_eq!(times.map(|millis| asked(&mut leaders, millis)), [3, 0, 0, 3, 0, 3]);
     }
 
     /// Seed 14,932 of `replicas_come_and_go`: a client stayed with one that was no member any more.

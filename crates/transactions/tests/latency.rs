@@ -17,10 +17,18 @@ pub fn ec2() -> Matrix {
 
 /// As many regions, all of them one round trip of this length apart.
 pub fn unit(regions: usize, rtt: Span) -> Matrix {
+    apart(regions, |_, _| rtt)
+}
+
+/// As many regions, each two of them a round trip of this length apart, which is the same from both.
+pub fn apart(regions: usize, rtt: impl Fn(usize, usize) -> Span) -> Matrix {
     let names: Vec<String> = (0..regions).map(|region| format!("r{region}")).collect();
     let mut text = format!("region,{}\n", names.join(","));
     for (row, name) in names.iter().enumerate() {
-        let cell = |column| if row == column { "0".to_owned() } else { format!("{}", rtt.as_millis_f64()) };
+        let cell = |column| match row == column {
+            true => "0".to_owned(),
+            false => rtt(row, column).as_millis_f64().to_string(),
+        };
         text += &format!("{name},{}\n", (0..regions).map(cell).collect::<Vec<_>>().join(","));
     }
     Matrix::parse(&text, "unit", Cells::RoundTrip, Span::ZERO).unwrap()

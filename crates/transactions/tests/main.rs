@@ -6,6 +6,7 @@ mod carousel;
 mod cluster;
 mod commands;
 mod crashes;
+mod isolation;
 mod latency;
 mod members;
 mod moves;

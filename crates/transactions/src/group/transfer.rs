@@ -109,14 +109,17 @@ impl<R: Rules> Server<R> {
         }
     }
 
-    /// A peer no longer holds what the log lacks.
+    /// A peer no longer holds what the log lacks. Where the one that is asked does not answer, it is the last that has said so
+    /// that is asked instead.
     pub(super) fn pull_if_behind(&mut self, effects: &mut Effects<Self>) {
-        if self.taking.is_none()
-            && let Some(giver) = self.log.behind()
-        {
-            self.taking = Some(Pull::new(giver));
-            self.pull(effects);
+        let Some(giver) = self.log.behind() else { return };
+        match self.taking.as_mut().map(|taking| taking.turn_to(giver)) {
+            None => self.taking = Some(Pull::new(giver)),
+            // The other's state is another.
+            Some(true) => self.staged = None,
+            Some(false) => return,
         }
+        self.pull(effects);
     }
 
     /// Asks for what has not come, or gives the giver up.

@@ -16,7 +16,7 @@ use isochrone_core::{
     Quorums, Snapshot, Ticket,
 };
 use isochrone_store::versions::Version;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::{Hash, Hasher};
 
 /// The timers of a client.
@@ -44,6 +44,8 @@ pub struct Client {
     /// Those that wait for the end of others, in their order.
     pub(super) waiting: VecDeque<u64>,
     pub(super) closing: BTreeMap<u64, Closing>,
+    /// Those of them whose end a majority of each partition knows.
+    pub(super) settled: BTreeSet<u64>,
     pub(super) handles: Handles,
     /// What has ended everywhere and the replicas of a partition were not told.
     pub(super) cleared: BTreeMap<PartitionId, Vec<u64>>,
@@ -142,9 +144,10 @@ impl Client {
         }
     }
 
-    /// Whether a transaction of these keys may begin.
+    /// Whether a transaction of these keys may begin. One that only replicas which are away do not know the end of is none
+    /// that is open.
     fn admit(&self, reads: &[Blob], writes: &[Blob]) -> Result<(), Refusal> {
-        let open = self.open.len() + self.closing.len();
+        let open = self.open.len() + self.closing.len() - self.settled.len();
         if open >= self.parameters.open {
             return Err(Refusal::Overloaded(open));
         }
@@ -327,6 +330,7 @@ impl Process for Client {
             tickets: BTreeMap::new(),
             waiting: VecDeque::new(),
             closing: BTreeMap::new(),
+            settled: BTreeSet::new(),
             handles: Handles::default(),
             cleared: BTreeMap::new(),
             clearing: false,
@@ -425,6 +429,7 @@ impl Process for Client {
     fn check(&self) {
         assert!(self.tickets.len() <= self.open.len(), "a ticket without a transaction");
         assert!(self.waiting.len() <= self.open.len(), "more wait than there are");
+        assert!(self.settled.len() <= self.closing.len(), "more are known than have ended");
         assert!(!self.waiting.is_empty() || !self.open.values().any(|of| matches!(of.state, State::Waiting)));
     }
 }

@@ -231,6 +231,20 @@ impl Client {
         self.closing.insert(sequence, closing);
         self.tell_end(sequence, effects);
         self.rearm(sequence, effects);
+        if self.closing.len() > self.parameters.open
+            && let Some(oldest) = self.settled.first().copied()
+        {
+            self.leave(oldest, effects);
+        }
+    }
+
+    /// From here on only the replicas tell each other how a transaction ended.
+    fn leave(&mut self, sequence: u64, effects: &mut Effects<Self>) {
+        if self.closing.remove(&sequence).is_some() {
+            self.settled.remove(&sequence);
+            self.left = Some(self.left.map_or(sequence, |first| first.min(sequence)));
+            self.rearm(sequence, effects);
+        }
     }
 
     /// Tells the replicas that do not know how a transaction ended.
@@ -247,6 +261,9 @@ impl Client {
         let Some(closing) = self.closing.get_mut(&sequence) else { return };
         let known_before = !closing.open.contains(&from.partition);
         if closing.note(&self.map, from) {
+            if closing.open.is_empty() {
+                self.settled.insert(sequence);
+            }
             for replica in self.replicas(from.partition) {
                 say_ahead(*replica, Message::Settle { txn }, effects);
             }
@@ -255,6 +272,7 @@ impl Client {
         }
         let closed = self.closing.get(&sequence).is_some_and(|closing| closing.lacking(&self.map).is_empty());
         if closed && let Some(closing) = self.closing.remove(&sequence) {
+            self.settled.remove(&sequence);
             for partition in closing.participants.iter() {
                 self.cleared.entry(*partition).or_default().push(sequence);
             }
@@ -321,10 +339,8 @@ impl Client {
         if closing.tries < TELLS {
             return self.tell_end(sequence, effects);
         }
-        if self.closing.remove(&sequence).is_some() {
-            self.left = Some(self.left.map_or(sequence, |first| first.min(sequence)));
-            self.wake(effects);
-        }
+        self.leave(sequence, effects);
+        self.wake(effects);
     }
 
     fn prepare_again(&mut self, sequence: u64, now: Instant, effects: &mut Effects<Self>) {

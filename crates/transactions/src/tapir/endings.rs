@@ -1,14 +1,16 @@
 //! The end of transactions at a replica: how it is noted, executed, told to others, and forgotten.
 
-use super::message::{Ended, Message, Record};
+use super::entry::Entry;
+use super::message::{Ended, Message, Record, Verdict};
 use super::parameters::Parameters;
 use super::server::{DOUBLINGS, Server};
+use super::view;
 use crate::family;
 use crate::request::TxnId;
 use crate::said::say;
 use isochrone_core::machine::CHUNK_MAX;
 use isochrone_core::{ClientId, Effects, Instant, PartitionId, ProcessId, Quorums, wire};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// Transactions in one message between replicas.
 const TOLD_AT_ONCE: usize = 256;
@@ -68,12 +70,34 @@ impl Server {
         }
     }
 
-    /// Executes what was decided and not executed.
+    /// Executes what was decided and not executed; an abort only where a majority of this partition is known to know.
     pub(super) fn settle_one(&mut self, txn: TxnId, effects: &mut Effects<Self>) {
+        let entry = self.state.entries.get(&txn);
+        let due = |entry: &Entry| {
+            entry.verdict != Some(Verdict::Abort)
+                || self.knowing(entry, self.partition) >= self.majority(self.partition)
+        };
+        if entry.is_some_and(due) {
+            self.settled(txn, effects);
+        }
+    }
+
+    /// Executes what may be executed.
+    pub(super) fn settled(&mut self, txn: TxnId, effects: &mut Effects<Self>) {
         let due = self.state.entries.get(&txn).is_some_and(|entry| entry.complete() && !entry.executed);
         if due {
             self.log_lazily(Record::Executed { txn }, effects);
         }
+    }
+
+    fn majority(&self, partition: PartitionId) -> usize {
+        Quorums::majority(self.map.group(partition).members.len())
+    }
+
+    /// How many replicas of a partition have written down how this one ended, which this replica has, as far as it knows.
+    fn knowing(&self, entry: &Entry, partition: PartitionId) -> usize {
+        let members = self.map.group(partition).members.iter();
+        members.filter(|of| of.process == self.me || entry.noted.contains(&of.process)).count()
     }
 
     pub(super) fn cleared(
@@ -102,8 +126,30 @@ impl Server {
     pub(super) fn has(&mut self, from: ProcessId, txns: &[TxnId], effects: &mut Effects<Self>) {
         for txn in txns {
             let Some(entry) = self.state.entries.get_mut(txn) else { continue };
-            entry.noted.insert(from);
+            if entry.noted.insert(from) && entry.verdict == Some(Verdict::Abort) {
+                self.release(from, *txn, effects);
+            }
             self.drop_if_done(*txn, effects);
+        }
+    }
+
+    /// One more replica knows that a transaction was aborted. Once a majority of its partition does, that is released
+    /// there: its client, which would say so, may be dead.
+    fn release(&self, from: ProcessId, txn: TxnId, effects: &mut Effects<Self>) {
+        let Some(entry) = self.state.entries.get(&txn) else { return };
+        let partition = from.partition;
+        if from == self.me || !entry.name.participants.contains(&partition) {
+            return;
+        }
+        let members = &self.map.group(partition).members;
+        if !view::doubts(members.len()) {
+            return;
+        }
+        let (knowing, majority) = (self.knowing(entry, partition), self.majority(partition));
+        if knowing == majority {
+            members.iter().for_each(|of| say(of.process, Message::Settle { txn }, effects));
+        } else if knowing > majority {
+            say(from, Message::Settle { txn }, effects);
         }
     }
 
@@ -147,7 +193,7 @@ impl Server {
         let Parameters { resend, terminate_after, .. } = self.parameters;
         let mut tell: BTreeMap<ProcessId, Letter> = BTreeMap::new();
         let mut ask = Vec::new();
-        let (mut execute, mut orphans) = (Vec::new(), Vec::new());
+        let (mut execute, mut orphans, mut done) = (Vec::new(), Vec::new(), Vec::new());
         let mut finished = 0;
         let (me, map, partition) = (self.me, &self.map, self.partition);
         for (txn, entry) in &mut self.state.entries {
@@ -174,22 +220,32 @@ impl Server {
                 ask.push(*txn);
                 continue;
             }
+            let mut lacking = false;
             for participant in entry.name.participants.iter() {
                 for member in map.group(*participant).members.iter() {
                     let to = member.process;
+                    if to == me || entry.noted.contains(&to) {
+                        continue;
+                    }
+                    lacking = true;
                     let letter = tell.entry(to).or_default();
-                    if to != me
-                        && !entry.noted.contains(&to)
-                        && !letter.is_full()
+                    if !letter.is_full()
                         && let Some(ended) = entry.ended(*participant == partition)
                     {
                         letter.add(ended);
                     }
                 }
             }
+            if !lacking {
+                done.push(*txn);
+            }
         }
         for txn in execute {
             self.settle_one(txn, effects);
+        }
+        finished -= done.len();
+        for txn in done {
+            self.drop_if_done(txn, effects);
         }
         for (to, Letter { ended, .. }) in tell {
             if !ended.is_empty() {
@@ -215,17 +271,13 @@ impl Server {
 
     /// Drops the oldest of what a majority of all its replicas knows to have ended.
     fn forget(&mut self, count: usize, effects: &mut Effects<Self>) {
-        let known = |participants: &[PartitionId], noted: &BTreeSet<ProcessId>| {
-            participants.iter().all(|partition| {
-                let members = &self.map.group(*partition).members;
-                let has = |process: ProcessId| process == self.me || noted.contains(&process);
-                let count = members.iter().filter(|member| has(member.process)).count();
-                count >= Quorums::majority(members.len())
-            })
+        let known = |entry: &Entry| {
+            let mut participants = entry.name.participants.iter();
+            participants.all(|partition| self.knowing(entry, *partition) >= self.majority(*partition))
         };
         let entries = self.state.entries.iter();
         let mut old: Vec<(Instant, TxnId)> = entries
-            .filter(|(_, entry)| entry.complete() && known(&entry.name.participants, &entry.noted))
+            .filter(|(_, entry)| entry.complete() && known(entry))
             .map(|(txn, entry)| (entry.since, *txn))
             .collect();
         old.sort_unstable();

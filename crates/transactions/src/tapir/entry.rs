@@ -14,8 +14,8 @@ pub struct Entry {
     pub part: Option<Arc<Part>>,
     /// The vote, or what was accepted.
     pub vote: Option<Vote>,
-    /// Whether this replica has checked the latest try itself and found nothing in its way. It then holds it until its
-    /// end is known, whatever else it accepts meanwhile: others may still settle on what this vote has helped to.
+    /// Whether this replica has checked a try itself and found nothing in its way. It then holds the transaction until its
+    /// end is known, whatever else it accepts or votes meanwhile: others may still settle on what this vote has helped to.
     pub checked: bool,
     /// Under whose ballot that was accepted.
     pub accepted: Option<Ballot>,
@@ -23,7 +23,7 @@ pub struct Entry {
     pub promised: Ballot,
     /// How it ended.
     pub verdict: Option<Verdict>,
-    /// Whether what it wrote is in the store.
+    /// Whether what it wrote is in the store, or an abort has released what it held.
     pub executed: bool,
     /// Whether it was agreed on in the change to the present view.
     pub merged: bool,
@@ -87,6 +87,6 @@ impl Entry {
     /// Whether it stands in the way of others.
     pub fn stands(&self) -> bool {
         let holds = self.checked || self.vote == Some(Vote::Ok);
-        holds && !self.executed && self.verdict != Some(Verdict::Abort)
+        holds && !self.executed
     }
 }

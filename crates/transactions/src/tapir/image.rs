@@ -13,10 +13,17 @@ use std::collections::VecDeque;
 /// A chunk of a snapshot.
 #[derive(Serialize, Deserialize)]
 enum Image {
-    Head { normal: u64, view: u64, forgotten: Version, past: Vec<(ClientId, Past)> },
+    Head {
+        normal: u64,
+        view: u64,
+        forgotten: Version,
+        past: Vec<(ClientId, Past)>,
+    },
     Entries(Vec<Kept>),
     Margin(Margin),
     Store(Blob),
+    /// [`State::spent`], where that is not zero.
+    Spent(u32),
 }
 
 /// An entry in a snapshot.
@@ -34,6 +41,7 @@ impl State {
     pub fn snapshot(&self) -> Snapshot {
         let past = self.past.iter().map(|(process, past)| (*process, past.clone())).collect();
         let head = Image::Head { normal: self.normal, view: self.view, forgotten: self.forgotten, past };
+        let spent = (self.spent > 0).then_some(Image::Spent(self.spent));
         let keep = |entry: &Entry| Kept {
             held: entry.held(),
             checked: entry.checked,
@@ -67,7 +75,7 @@ impl State {
             index += 1;
             Some(Image::Store(chunk))
         });
-        let images = std::iter::once(head).chain(entries).chain(margin).chain(store);
+        let images = std::iter::once(head).chain(spent).chain(entries).chain(margin).chain(store);
         Box::new(images.map(|image| Blob::from(wire::encode(&image))))
     }
 
@@ -94,6 +102,7 @@ impl State {
             }
             Image::Margin(margin) => self.data.absorb(margin),
             Image::Store(chunk) => self.data.absorb_store(&chunk)?,
+            Image::Spent(spent) => self.spent = spent,
         }
         Ok(())
     }

@@ -31,7 +31,7 @@
 //! | `Prepare`, `Voted` | client, replica | all replicas, client | PROPOSE of Prepare; a vote, durable |
 //! | `Finalize`, `Confirmed` | coordinator, replica | replicas, coordinator | FINALIZE, CONFIRM |
 //! | `Decide`, `Noted` | client, replica | replicas, client | PROPOSE of Commit or Abort |
-//! | `Settle` | client | replicas | FINALIZE of it: it is executed |
+//! | `Settle` | client, replica | replicas | FINALIZE of it: it is executed |
 //! | `Cleared` | client | replicas | every replica knows; forget it |
 //! | `Told` | replica | client | it has ended already, like this |
 //! | `Inquire`, `Promised`, `Outbid`, `Forgotten` | replica | replicas of all participants | a takeover |
@@ -92,12 +92,16 @@
 //! silent: then this partition is asked to change its view first ([`takeover::Said::Perhaps`]).
 //!
 //! *Views.* All that is said of decrees names the view, votes and confirmations of different views never add up, and who
-//! has joined a later view says nothing in an earlier one. The leader of a new view takes the records of a majority;
-//! those that were normal in the latest view count. What was accepted stands; what may have been decided by votes (set
-//! d) stands if a majority has checked it, or if it has its place in the order of timestamps among all else that stands
-//! ([`occ::fits`]; two that have not cannot both have had `Q` votes, for a common replica would have refused one); the
-//! rest (set u) was not decided, and is refused. All of a view begin with this record, which counts as checked by each of
-//! them, and with what ended before.
+//! has joined a later view says nothing in an earlier one. Ballots do not begin anew with a view: who takes a transaction
+//! over before it hears how the view began may propose in it, and remembers that it has used that ballot even where the
+//! view knows nothing of the transaction. The leader of a new view takes the records of a majority; those that were normal
+//! in the latest view count. What was accepted stands; what may have been decided by votes (set d) stands if a majority
+//! has checked it, or if it has its place in the order of timestamps among all else that stands ([`occ::fits`]; two that
+//! have not cannot both have had `Q` votes, for a common replica would have refused one); the rest (set u) was not
+//! decided, and is refused. All of a view begin with this record, which counts as checked by each of them, and with what
+//! ended before. What the leader knows to have ended is in nobody's way. Any that has let go of an abort knows that a
+//! majority has written it down, so that some record tells the leader; with fewer than four replicas, where nothing is in
+//! doubt ([`view::doubts`]), it lets go at once.
 //!
 //! *The end.* A replica forgets a transaction when all replicas of all its participants have written down how it ended.
 //! Until then it tells those that may not know, and so replicas that were away catch up. More than `keep_records` of

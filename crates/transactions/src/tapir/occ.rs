@@ -28,6 +28,11 @@ impl Prepared {
         for (key, _) in &part.reads {
             self.reads.entry(key.clone()).or_default().push((at, txn));
         }
+        self.insert_writes(txn, at, part);
+    }
+
+    /// Counts one as writing its keys at another timestamp besides.
+    pub fn insert_writes(&mut self, txn: TxnId, at: Version, part: &Part) {
         for update in &part.writes {
             self.writes.entry(update.key.clone()).or_default().push((at, txn));
         }
@@ -284,7 +289,7 @@ pub fn check(data: &Data, prepared: &Prepared, txn: TxnId, part: &Part, at: Vers
         if rules.blind {
             continue;
         }
-        if let Some(other) = prepared.writer(key, txn, |other| rules.strict && other >= at) {
+        if let Some(other) = prepared.writer(key, txn, |other| other == at || (rules.strict && other >= at)) {
             return Vote::Retry(other);
         }
         if prepared.reader(key, txn, |other| other >= at).is_some() {
@@ -306,6 +311,9 @@ pub fn fits(data: &Data, prepared: &Prepared, txn: TxnId, part: &Part, at: Versi
         }
     }
     for Update { key, .. } in &part.writes {
+        if data.latest(key).0 == at || prepared.writer(key, txn, |other| other == at).is_some() {
+            return Some(false);
+        }
         if data.reads.behind(key, at)? || prepared.reader(key, txn, |other| other >= at).is_some() {
             return Some(false);
         }
@@ -373,6 +381,12 @@ mod tests {
         assert_eq!(ask(&part(&[], &["x"]), 20), Vote::Retry(Version(20)));
         assert_eq!(ask(&part(&[], &["r"]), 50), Vote::Abstain);
         assert_eq!(ask(&part(&[("w", 0)], &[]), 50), Vote::Abstain);
+        assert_eq!(ask(&part(&[], &["w"]), 50), Vote::Retry(Version(50)));
+        let place = |data: &Data, at: u64| fits(data, &prepared, txn(9), &part(&[], &["w"]), Version(at));
+        assert_eq!((place(&data, 50), place(&data, 60)), (Some(false), Some(true)));
+        let mut data = data.clone();
+        data.apply(&part(&[], &["w"]), Version(60));
+        assert_eq!((place(&data, 60), place(&data, 70)), (Some(false), Some(true)));
     }
 
     #[test]

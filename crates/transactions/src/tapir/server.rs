@@ -4,7 +4,7 @@ use super::message::{Ballot, Message, Name, Note, Part, Record, Vote};
 use super::occ::{self, Rules};
 use super::state::State;
 use super::takeover::Takeover;
-use super::view::Change;
+use super::view::{self, Change};
 use super::{Mutation, Parameters};
 use crate::census::{self, Census};
 use crate::family;
@@ -12,7 +12,8 @@ use crate::map::Map;
 use crate::request::TxnId;
 use crate::said::{say, say_ahead};
 use isochrone_core::{
-    Blob, Effects, Fact, Identity, Malformed, PartitionId, Process, ProcessId, Snapshot, Span, Stamp, Ticket,
+    Blob, Effects, Fact, Identity, Instant, Malformed, PartitionId, Process, ProcessId, Snapshot, Span,
+    Stamp, Ticket,
 };
 use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
@@ -61,12 +62,16 @@ pub struct Server {
     pub(super) takeovers: BTreeMap<TxnId, Takeover>,
     pub(super) changing: Change,
     pub(super) sweeping: bool,
+    /// When it may ask again how a later view began, and how many were asked.
+    pub(super) fetch_due: Instant,
+    pub(super) fetches: u64,
     census: Census,
 }
 
 impl Hash for Server {
     fn hash<H: Hasher>(&self, hasher: &mut H) {
         (self.me, &self.state, &self.takeovers, &self.changing, self.sweeping).hash(hasher);
+        (self.fetch_due, self.fetches).hash(hasher);
     }
 }
 
@@ -255,10 +260,12 @@ impl Process for Server {
             partition: setup.partition,
             map: setup.map.clone(),
             parameters: setup.parameters,
-            state: State::new(&setup.map, setup.parameters.mutation),
+            state: State::new(&setup.map, view::doubts(members.len()), setup.parameters.mutation),
             takeovers: BTreeMap::new(),
             changing: Change::default(),
             sweeping: false,
+            fetch_due: Instant::ZERO,
+            fetches: 0,
             census: Census::default(),
         }
     }
@@ -301,7 +308,7 @@ impl Process for Server {
                 }
             }
             Message::Decide { ended } => self.decide(from, ended, effects),
-            Message::Settle { txn } => self.settle_one(txn, effects),
+            Message::Settle { txn } => self.settled(txn, effects),
             Message::Cleared { client, done, sequences } => self.cleared(client, done, &sequences, effects),
             Message::Inquire { name, ballot } => self.inquired(from, name, ballot, effects),
             Message::Promised { ballot, view, held } => self.promised(from, ballot, view, held, effects),
@@ -394,36 +401,96 @@ mod tests {
     use super::*;
     use crate::family::Tuning as _;
     use crate::map::{Group, Split};
-    use isochrone_core::{ClientId, Effect, Instant, KeyspaceId, NodeId, Outbox, Random, ReplicaId};
+    use crate::tapir::message::{Ended, Verdict};
+    use isochrone_core::{ClientId, Effect, KeyspaceId, NodeId, Outbox, Random, ReplicaId, Role};
     use isochrone_replication::order::Member;
     use isochrone_store::versions::Version;
+
+    fn process(node: u16, role: Role) -> ProcessId {
+        let (keyspace, partition) = (KeyspaceId(1), PartitionId(0));
+        ProcessId { node: NodeId(node), keyspace, partition, role, instance: 0 }
+    }
+
+    /// The first of so many replicas of one partition.
+    fn first(replicas: u8) -> (Server, Outbox<Server>) {
+        let me = process(0, crate::SERVER);
+        let member =
+            |seat: u8| Member { replica: ReplicaId(seat), process: process(seat.into(), crate::SERVER) };
+        let groups = [Group { members: (0..replicas).map(member).collect(), spares: [].into() }].into();
+        let map = Map { keyspace: KeyspaceId(1), split: Split::Hash, groups };
+        let parameters = Parameters::for_rtt(Span::from_millis(10));
+        let setup = family::Server { map, partition: PartitionId(0), clients: [].into(), parameters };
+        let server = Server::open(Identity { process: me, incarnation: 1 }, &setup);
+        (server, Outbox::new(me, Random::seeded(1)))
+    }
+
+    fn name(sequence: u64, participants: &[u16]) -> Name {
+        let client = ClientId { process: process(0, crate::CLIENT), incarnation: 1 };
+        let participants = participants.iter().map(|partition| PartitionId(*partition)).collect();
+        Name { txn: TxnId { client, sequence }, participants, attempt: 0, at: Version(sequence) }
+    }
+
+    fn prepare(name: Name, view: u64) -> Message {
+        let (part, below, done, cleared) = (Arc::default(), 0, 0, Vec::new());
+        Message::Prepare { name, part, view, below, done, cleared }
+    }
 
     /// What names a partition that there is none of, as a node with another file may, is not written down.
     #[test]
     fn what_names_a_partition_that_is_none_is_passed_over() {
-        let process = |role| {
-            let (keyspace, partition) = (KeyspaceId(1), PartitionId(0));
-            ProcessId { node: NodeId(0), keyspace, partition, role, instance: 0 }
-        };
-        let me = process(crate::SERVER);
-        let members = [Member { replica: ReplicaId(0), process: me }].into();
-        let groups = [Group { members, spares: [].into() }].into();
-        let map = Map { keyspace: KeyspaceId(1), split: Split::Hash, groups };
-        let parameters = Parameters::for_rtt(Span::from_millis(10));
-        let setup = family::Server { map, partition: PartitionId(0), clients: [].into(), parameters };
-        let mut server = Server::open(Identity { process: me, incarnation: 1 }, &setup);
-        let mut outbox = Outbox::new(me, Random::seeded(1));
-        let from = process(crate::CLIENT);
+        let (mut server, mut outbox) = first(1);
+        let from = process(0, crate::CLIENT);
         let mut written = |partitions: &[u16]| {
-            let txn = TxnId { client: ClientId { process: from, incarnation: 1 }, sequence: 1 };
-            let participants = partitions.iter().map(|partition| PartitionId(*partition)).collect();
-            let name = Name { txn, participants, attempt: 0, at: Version(1) };
-            let part = Arc::new(Part::default());
-            let (view, below, done, cleared) = (0, 0, 0, Vec::new());
-            let prepare = Message::Prepare { name, part, view, below, done, cleared };
+            let prepare = prepare(name(1, partitions), 0);
             server.receive(from, prepare, outbox.input(Instant::ZERO, Stamp::from_nanos(1)));
             outbox.drain().filter(|effect| matches!(effect, Effect::Record { .. })).count()
         };
         assert_eq!((written(&[0, 60_000]), written(&[0])), (0, 1));
+    }
+
+    /// Clients send to a replica that is behind as they do to the others, and the beginning of a view is long.
+    #[test]
+    fn a_replica_that_is_behind_asks_one_peer_at_a_time() {
+        let (mut server, mut outbox) = first(5);
+        let from = process(0, crate::CLIENT);
+        let mut asked = |now: Instant| {
+            let mut asked = Vec::new();
+            for sequence in 1..=100 {
+                let prepare = prepare(name(sequence, &[0]), 1);
+                server.receive(from, prepare, outbox.input(now, Stamp::from_nanos(1)));
+                asked.extend(outbox.drain().filter_map(|effect| match effect {
+                    Effect::Send { to, message: Message::Fetch { view: 1 }, .. } => Some(to.node.0),
+                    _ => None,
+                }));
+            }
+            asked
+        };
+        let later = |seconds: u64| Instant::ZERO + Span::from_secs(seconds);
+        assert_eq!([0, 1, 2, 3, 4].map(|second| asked(later(second))), [[1], [2], [3], [4], [1]]);
+    }
+
+    /// Its client, which has told it, is dead.
+    #[test]
+    fn a_replica_alone_drops_what_has_ended() {
+        let (mut server, mut outbox) = first(1);
+        let from = process(0, crate::CLIENT);
+        let (name, mut now) = (name(1, &[0]), Instant::ZERO);
+        let ended = Ended {
+            txn: name.txn,
+            participants: name.participants.clone(),
+            verdict: Verdict::Commit(name.at),
+            part: None,
+        };
+        for message in [prepare(name, 0), Message::Decide { ended }] {
+            server.receive(from, message, outbox.input(now, Stamp::from_nanos(1)));
+            outbox.drain().for_each(drop);
+        }
+        assert_eq!(server.standing().ended, 1);
+        for _ in 0..20 {
+            now = now + server.parameters.resend;
+            server.expire(Timer::Sweep, outbox.input(now, Stamp::from_nanos(1)));
+            outbox.drain().for_each(drop);
+        }
+        assert_eq!(server.standing().ended, 0);
     }
 }

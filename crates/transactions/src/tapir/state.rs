@@ -2,7 +2,7 @@
 
 use super::Mutation;
 use super::entry::Entry;
-use super::message::{Ended, Held, Name, Record, Verdict, Vote};
+use super::message::{Ballot, Ended, Held, Name, Record, Verdict, Vote};
 use super::occ::{Data, Prepared};
 use crate::census;
 use crate::map::Map;
@@ -40,18 +40,22 @@ pub struct State {
     pub(super) past: BTreeMap<ClientId, Past>,
     /// Of transactions up to this timestamp some were dropped that somebody may still ask for.
     pub forgotten: Version,
+    /// No ballot above this round was promised for what changes of view have let go.
+    pub spent: u32,
     /// The last view in which this replica was normal.
     pub normal: u64,
     /// It takes part in none below this one.
     pub view: u64,
+    /// Whether an abort releases nothing before a majority knows of it ([`view::doubts`](super::view::doubts)).
+    pub doubts: bool,
     /// The planted bug.
     pub mutation: Option<Mutation>,
 }
 
 impl State {
     /// Of a replica that has heard nothing yet.
-    pub fn new(map: &Map, mutation: Option<Mutation>) -> State {
-        State { data: Data::new(census::versions(map)), mutation, ..State::default() }
+    pub fn new(map: &Map, doubts: bool, mutation: Option<Mutation>) -> State {
+        State { data: Data::new(census::versions(map)), doubts, mutation, ..State::default() }
     }
 
     fn mutated(&self, mutation: Mutation) -> bool {
@@ -82,6 +86,11 @@ impl State {
         past.is_some_and(|past| txn.sequence < past.done || past.beyond.contains(&txn.sequence))
     }
 
+    /// Whether this replica knows that it has ended, be it dropped since.
+    pub fn has_ended(&self, txn: TxnId) -> bool {
+        self.dropped(txn) || self.entries.get(&txn).is_some_and(|entry| entry.verdict.is_some())
+    }
+
     fn past(&mut self, client: ClientId) -> &mut Past {
         if !self.past.contains_key(&client) && self.lives(client.process).count() >= LIVES_MAX {
             let oldest = self.lives(client.process).next();
@@ -94,7 +103,8 @@ impl State {
         self.entries.entry(name.txn).or_insert_with(|| Entry::new(name.clone()))
     }
 
-    /// Changes an entry and what it stands in the way of.
+    /// Changes an entry and what it stands in the way of. What was tried before stands in the way of all that reads what it
+    /// writes: it may have been checked at an earlier timestamp, and others may settle on that.
     pub(super) fn change(&mut self, name: &Name, change: impl FnOnce(&mut Entry)) {
         let release = self.mutated(Mutation::ReleaseEarly);
         let stands = |entry: &Entry| entry.stands() && !(release && entry.verdict.is_some());
@@ -105,6 +115,9 @@ impl State {
         change(entry);
         if let Some(part) = entry.part.as_deref().filter(|_| stands(entry)) {
             self.prepared.insert(name.txn, entry.name.at, part);
+            if entry.name.attempt > 0 {
+                self.prepared.insert_writes(name.txn, Version::NONE, part);
+            }
         }
     }
 
@@ -127,7 +140,7 @@ impl State {
                     entry.name = name.clone();
                     entry.part = Some(part);
                     (entry.vote, entry.accepted, entry.merged) = (Some(vote), None, false);
-                    entry.checked = vote == Vote::Ok;
+                    entry.checked |= vote == Vote::Ok;
                 });
             }
             Record::Accepted { name, part, ballot, vote } => self.change(&name, |entry| {
@@ -170,6 +183,7 @@ impl State {
             Verdict::Commit(at) => at,
             Verdict::Abort => Version::NONE,
         };
+        let executed = verdict == Verdict::Abort && !self.doubts;
         let name = Name { txn, participants, attempt: 0, at };
         self.change(&name, |entry| {
             debug_assert!(
@@ -181,15 +195,17 @@ impl State {
             if entry.part.is_none() {
                 entry.part = part;
             }
-            entry.executed |= verdict == Verdict::Abort;
+            entry.executed |= executed;
         });
     }
 
     fn execute(&mut self, txn: TxnId) {
-        let Some(entry) = self.entries.get(&txn).filter(|entry| !entry.executed) else { return };
-        let (Some(Verdict::Commit(at)), Some(part)) = (entry.verdict, entry.part.clone()) else { return };
+        let due = self.entries.get(&txn).filter(|entry| entry.complete() && !entry.executed);
+        let Some(entry) = due else { return };
         let name = entry.name.clone();
-        self.data.apply(&part, at);
+        if let (Some(Verdict::Commit(at)), Some(part)) = (entry.verdict, &entry.part) {
+            self.data.apply(part, at);
+        }
         self.change(&name, |entry| entry.executed = true);
     }
 
@@ -217,8 +233,12 @@ impl State {
         let agreed: BTreeSet<TxnId> = held.iter().map(|held| held.name.txn).collect();
         let open =
             self.entries.iter().filter(|(txn, entry)| entry.verdict.is_none() && !agreed.contains(txn));
-        let lost: Vec<TxnId> = open.map(|(txn, _)| *txn).collect();
-        lost.into_iter().for_each(|txn| self.remove(txn));
+        let lost: Vec<(TxnId, Ballot)> = open.map(|(txn, entry)| (*txn, entry.promised)).collect();
+        for (txn, promised) in lost {
+            // It may come again, and what was said under a ballot of this replica in this view is on its way.
+            self.spent = self.spent.max(promised.round);
+            self.remove(txn);
+        }
         self.entries.values_mut().for_each(|entry| entry.merged = false);
         if self.mutated(Mutation::ForgetView) {
             agreed.into_iter().for_each(|txn| self.remove(txn));
@@ -237,8 +257,49 @@ impl State {
                 entry.part = held.part.or(entry.part.take());
                 (entry.vote, entry.accepted) = (held.vote, held.accepted);
                 entry.checked = held.vote == Some(Vote::Ok);
-                (entry.name, entry.promised, entry.merged) = (held.name.clone(), held.promised, true);
+                entry.promised = entry.promised.max(held.promised);
+                (entry.name, entry.merged) = (held.name.clone(), true);
             });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::request::Update;
+    use crate::tapir::message::Part;
+    use crate::tapir::occ::{self, Rules};
+    use isochrone_core::{Blob, PartitionId};
+    use std::sync::Arc;
+
+    /// Others have accepted the first try: whoever has checked it holds it at both timestamps, though it refuses the second.
+    #[test]
+    fn what_was_checked_is_held_through_later_tries() {
+        let client = ClientId { process: ProcessId::from_u64(1), incarnation: 1 };
+        let part = |reads: bool, writes: bool| {
+            let key = Blob::from("x");
+            Part {
+                reads: reads.then(|| (key.clone(), Version::NONE)).into_iter().collect(),
+                writes: writes.then(|| Update { key, value: Some(Blob::from("v")) }).into_iter().collect(),
+            }
+        };
+        let mut state = State::default();
+        for (attempt, at, vote) in [(0, 10, Vote::Ok), (1, 30, Vote::Abstain)] {
+            let txn = TxnId { client, sequence: 1 };
+            let name = Name { txn, participants: Arc::from([PartitionId(0)]), attempt, at: Version(at) };
+            let part = Arc::new(part(true, true));
+            state.apply(Record::Voted { name, part, vote, below: 0, done: 0 });
+        }
+        for strict in [false, true] {
+            let rules = Rules { strict, blind: false, stale: false };
+            let ask = |part: &Part, at: u64| {
+                let other = TxnId { client, sequence: 2 };
+                occ::check(&state.data, &state.prepared, other, part, Version(at), rules)
+            };
+            let (reads, writes) = (part(true, false), part(false, true));
+            assert_eq!((ask(&reads, 20), ask(&reads, 40)), (Vote::Abstain, Vote::Abstain));
+            assert_ne!(ask(&writes, 5), Vote::Ok);
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::Mutation;
 use super::message::{Ballot, Ended, Held, Message, Name, Part, Record, Verdict, Vote};
-use super::server::Server;
+use super::server::{DOUBLINGS, Server};
 use crate::request::TxnId;
 use crate::said::say;
 use isochrone_core::{Effects, Instant, PartitionId, ProcessId, Quorums};
@@ -96,13 +96,15 @@ impl Server {
         self.inquire(txn, Ballot::CLIENT, 0, effects);
     }
 
-    /// Asks all replicas of all participants, this one among them, under a ballot above all known.
+    /// Asks all replicas of all participants, this one among them, under a ballot above all known, and above all that this
+    /// replica may have used: whoever accepts something under one is counted for what was proposed under it.
     fn inquire(&mut self, txn: TxnId, highest: Ballot, tries: u32, effects: &mut Effects<Self>) {
         let Some(entry) = self.state.entries.get(&txn).filter(|entry| entry.verdict.is_none()) else {
             return;
         };
         let name = entry.name.clone();
-        let ballot = entry.promised.max(highest).above(self.me);
+        let spent = Ballot { round: self.state.spent, by: 0 };
+        let ballot = entry.promised.max(highest).max(spent).above(self.me);
         // Before anybody hears of it, so that no later life of this replica takes the same ballot.
         self.log(Record::Promised { name: name.clone(), ballot }, effects);
         let due = effects.now() + self.pause(tries, effects);
@@ -281,14 +283,16 @@ impl Server {
     /// Others have forgotten how it ended: this replica was away for too long to find out.
     pub(super) fn unknowable(&mut self, txn: TxnId, effects: &mut Effects<Self>) {
         if let Some(takeover) = self.takeovers.get_mut(&txn) {
-            takeover.tries = super::server::DOUBLINGS;
+            takeover.tries = DOUBLINGS;
             Self::count("ends_unknowable", effects);
         }
     }
 
-    /// Tries again what has taken too long, under a higher ballot.
+    /// Tries again what has taken too long, under a higher ballot. Where others may wait for their turn, what was tried
+    /// often is put off: its partitions may be out of reach for long.
     pub(super) fn sweep_takeovers(&mut self, effects: &mut Effects<Self>) {
         let now = effects.now();
+        let full = self.takeovers.len() >= AT_ONCE;
         let due = self.takeovers.iter().filter(|(_, takeover)| takeover.due <= now);
         let due: Vec<TxnId> = due.map(|(txn, _)| *txn).collect();
         for txn in due {
@@ -306,7 +310,12 @@ impl Server {
                     say(*from, Message::ChangeView { view: latest }, effects);
                 }
             }
-            if self.state.is_normal() {
+            if full && takeover.tries >= DOUBLINGS {
+                let due = now + self.pause(takeover.tries, effects);
+                if let Some(entry) = self.state.entries.get_mut(&txn) {
+                    entry.due = due;
+                }
+            } else if self.state.is_normal() {
                 self.inquire(txn, takeover.highest, takeover.tries + 1, effects);
             }
         }
@@ -324,7 +333,15 @@ impl Takeover {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use isochrone_core::ClientId;
+    use crate::family::{self, Tuning as _};
+    use crate::map::{Group, Map, Split};
+    use crate::request::Update;
+    use crate::tapir::Parameters;
+    use isochrone_core::{
+        Blob, ClientId, Effect, Identity, KeyspaceId, NodeId, Outbox, Process as _, Random, ReplicaId, Span,
+        Stamp,
+    };
+    use isochrone_replication::order::Member;
 
     fn held(attempt: u32, vote: Option<Vote>, accepted: Option<Ballot>) -> Held {
         let txn = TxnId { client: ClientId { process: ProcessId::from_u64(1), incarnation: 1 }, sequence: 1 };
@@ -368,6 +385,147 @@ mod tests {
         assert_eq!(said([&client, &taken].into_iter(), 0, 3), Said::No);
         let vote = held(0, Some(Vote::Abstain), None);
         assert_eq!(said([&client, &vote].into_iter(), 0, 3), Said::Yes);
+    }
+
+    /// The first of the three replicas of a partition.
+    struct First {
+        server: Server,
+        outbox: Outbox<Server>,
+        now: Instant,
+    }
+
+    fn replica(seat: u8) -> ProcessId {
+        let (keyspace, partition, node) = (KeyspaceId(1), PartitionId(0), NodeId(seat.into()));
+        ProcessId { node, keyspace, partition, role: family::SERVER, instance: 0 }
+    }
+
+    impl First {
+        fn new() -> First {
+            let member = |seat| Member { replica: ReplicaId(seat), process: replica(seat) };
+            let groups = [Group { members: (0..3).map(member).collect(), spares: [].into() }].into();
+            let map = Map { keyspace: KeyspaceId(1), split: Split::Hash, groups };
+            let parameters = Parameters::for_rtt(Span::from_millis(10));
+            let setup = family::Server { map, partition: PartitionId(0), clients: [].into(), parameters };
+            let server = Server::open(Identity { process: replica(0), incarnation: 1 }, &setup);
+            First { server, outbox: Outbox::new(replica(0), Random::seeded(1)), now: Instant::ZERO }
+        }
+
+        /// What it says.
+        fn run(&mut self, input: impl FnOnce(&mut Server, &mut Effects<Server>)) -> Vec<Message> {
+            input(&mut self.server, self.outbox.input(self.now, Stamp::from_nanos(1)));
+            let message = |effect: Effect<Server>| match effect {
+                Effect::Send { message, .. } => Some(message),
+                _ => None,
+            };
+            self.outbox.drain().filter_map(message).collect()
+        }
+
+        fn hear(&mut self, from: ProcessId, message: Message) -> Vec<Message> {
+            self.run(|server, effects| server.receive(from, message, effects))
+        }
+
+        /// Takes a transaction over; the ballot under which it asks.
+        fn take_over(&mut self, txn: TxnId) -> Ballot {
+            let asks = self.run(|server, effects| server.take_over(txn, effects));
+            let ballot = |message: &Message| match message {
+                Message::Inquire { ballot, .. } => Some(*ballot),
+                _ => None,
+            };
+            asks.iter().find_map(ballot).unwrap()
+        }
+    }
+
+    #[test]
+    fn a_ballot_is_taken_once_whatever_views_and_restarts_forget() {
+        let name = held(0, None, None).name;
+        let taken = Ballot::CLIENT.above(replica(0));
+        for kept in [Vec::new(), vec![held(0, Some(Vote::Ok), Some(Ballot::CLIENT))]] {
+            let (part, vote) = (Arc::default(), Vote::Ok);
+            let voted = Record::Voted { name: name.clone(), part, vote, below: 0, done: 0 };
+            let promised = Record::Promised { name: name.clone(), ballot: taken };
+            let installed = Record::Installed { view: 1, held: kept.clone(), ended: Vec::new() };
+            let (mut replayed, mut restored) = (First::new(), First::new());
+            for record in [voted.clone(), promised, installed, voted] {
+                replayed.server.replay(record);
+            }
+            for chunk in replayed.server.snapshot().unwrap() {
+                restored.server.restore(chunk).unwrap();
+            }
+            let again = [replayed, restored].map(|mut first| first.take_over(name.txn));
+            assert!(again.iter().all(|ballot| *ballot > taken), "{again:?}, where {kept:?} is agreed on");
+        }
+    }
+
+    /// A replica proposes in a view before it hears how that began: without the transaction, which then comes late, and
+    /// another one is in its way.
+    #[test]
+    fn what_is_proposed_twice_in_a_view_is_proposed_under_two_ballots() {
+        let mut first = First::new();
+        let update = Update { key: Blob::from("x"), value: Some(Blob::from("v")) };
+        let part = Arc::new(Part { reads: vec![(Blob::from("x"), Version::NONE)], writes: vec![update] });
+        let name = held(0, None, None).name;
+        let client = name.txn.client.process;
+        let prepare = |name: &Name, view| {
+            let (name, part) = (name.clone(), part.clone());
+            Message::Prepare { name, part, view, below: 0, done: 0, cleared: Vec::new() }
+        };
+        let promise = |ballot, vote| {
+            let held = Held { part: Some(part.clone()), promised: ballot, ..held(0, Some(vote), None) };
+            Message::Promised { ballot, view: 1, held }
+        };
+        let proposed = |said: Vec<Message>| -> Vec<(Ballot, u64, Vote)> {
+            let proposal = |message| match message {
+                Message::Finalize { ballot, view, vote, .. } => Some((ballot, view, vote)),
+                _ => None,
+            };
+            said.into_iter().filter_map(proposal).collect()
+        };
+        first.hear(client, prepare(&name, 0));
+        let one = first.take_over(name.txn);
+        first.hear(replica(1), promise(one, Vote::Ok));
+        let said = proposed(first.hear(replica(2), promise(one, Vote::Ok)));
+        assert_eq!(said, vec![(one, 1, Vote::Ok); 3]);
+        first.hear(replica(1), Message::StartView { view: 1, held: Vec::new(), ended: Vec::new() });
+        let other = Name { txn: TxnId { sequence: 2, ..name.txn }, at: Version(2), ..name.clone() };
+        first.hear(client, prepare(&other, 1));
+        first.hear(client, prepare(&name, 1));
+        let two = first.take_over(name.txn);
+        first.hear(replica(0), promise(two, Vote::Abstain));
+        let said = proposed(first.hear(replica(2), promise(two, Vote::Ok)));
+        assert_eq!(said, vec![(two, 1, Vote::Abort); 3]);
+        // The others have accepted what was proposed first.
+        for seat in [1, 2] {
+            let (txn, attempt) = (name.txn, 0);
+            let said = first.hear(replica(seat), Message::Confirmed { txn, attempt, ballot: one, view: 1 });
+            assert!(said.is_empty(), "they are counted for the second: {said:?}");
+        }
+        assert!(two > one);
+    }
+
+    /// As many as are taken over at once cannot be ended, since nobody answers: those behind them have their turn.
+    #[test]
+    fn what_cannot_be_ended_holds_up_nothing_else() {
+        let mut first = First::new();
+        let Name { txn, participants, .. } = held(0, None, None).name;
+        let last = AT_ONCE as u64 + 1;
+        for sequence in 1..=last {
+            let name = Name {
+                txn: TxnId { sequence, ..txn },
+                participants: participants.clone(),
+                attempt: 0,
+                at: Version(sequence),
+            };
+            let (part, view, below, done, cleared) = (Arc::default(), 0, 0, 0, Vec::new());
+            let prepare = Message::Prepare { name, part, view, below, done, cleared };
+            first.hear(txn.client.process, prepare);
+        }
+        let asked =
+            |message: &Message| matches!(message, Message::Inquire { name, .. } if name.txn.sequence == last);
+        let heard = (0..200).any(|_| {
+            first.now = first.now + first.server.parameters.resend;
+            first.run(|server, effects| server.sweep(effects)).iter().any(asked)
+        });
+        assert!(heard, "it was never asked about");
     }
 
     #[test]

@@ -22,6 +22,16 @@ pub struct Change {
     waited: u32,
 }
 
+/// Whether the leader of a new view may have to judge by what else stands whether something was decided ([`merge`]): where
+/// of those heard fewer than a majority voted for it, and a fast quorum may have. So it is with four replicas or more.
+///
+/// What else stands is then also what one replica holds although it was aborted, unless the leader hears of that. So an
+/// abort releases nothing there before a majority knows of it. With fewer replicas nothing is in doubt, and it need not wait.
+pub const fn doubts(replicas: usize) -> bool {
+    let majority = Quorums::majority(replicas);
+    Quorums::recovery(replicas, majority) < majority
+}
+
 /// One record from those of a majority (`specs/carousel.md` 6.1, View change).
 ///
 /// Of each transaction: what was accepted under the highest ballot stands. Else the votes of replicas that were in the
@@ -185,13 +195,11 @@ impl Server {
         let parts: Vec<(TxnId, Arc<Part>)> =
             known.filter_map(|held| Some((held.name.txn, held.part.clone()?))).collect();
         self.catch_up(parts, effects);
-        let collected = &self.changing.collected;
-        let Some(merged) = merge(collected, replicas, &self.state.data) else { return };
-        let ended = |txn: TxnId| {
-            self.state.dropped(txn)
-                || self.state.entries.get(&txn).is_some_and(|entry| entry.verdict.is_some())
-        };
-        let held: Vec<Held> = merged.into_iter().filter(|held| !ended(held.name.txn)).collect();
+        // What has ended is in the data or nowhere, and in the way of nothing that is in doubt.
+        for (_, held) in self.changing.collected.values_mut() {
+            held.retain(|held| !self.state.has_ended(held.name.txn));
+        }
+        let Some(held) = merge(&self.changing.collected, replicas, &self.state.data) else { return };
         self.install(view, held, Vec::new(), effects);
         for peer in self.peers().filter(|peer| *peer != self.me) {
             self.send_start(peer, effects);
@@ -274,10 +282,20 @@ impl Server {
         effects.arm(Timer::View, pause);
     }
 
-    /// This replica has heard of a later view: it asks how that began.
+    /// This replica has heard of a later view: it asks one replica how that began, and the others in turn for as long as it
+    /// hears nothing.
     pub(super) fn fetch(&mut self, view: u64, effects: &mut Effects<Self>) {
-        for peer in self.peers().filter(|peer| *peer != self.me) {
-            say(peer, Message::Fetch { view }, effects);
+        let now = effects.now();
+        if now < self.fetch_due {
+            return;
+        }
+        self.fetch_due = now + self.parameters.resend;
+        let peers = self.peers().count() as u64;
+        let turn = |turn: u64| self.leader(view.wrapping_add(turn));
+        let others = (0..peers).map(|step| self.fetches + step).find(|at| turn(*at) != self.me);
+        if let Some(at) = others {
+            say(turn(at), Message::Fetch { view }, effects);
+            self.fetches = at + 1;
         }
     }
 

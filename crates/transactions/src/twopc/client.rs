@@ -6,7 +6,7 @@ use super::parameters::{Coordinator, Parameters};
 use super::server::{BACKOFF_MAX, SWEEPS};
 use crate::family::{self, Tuning as _};
 use crate::group::{self, Note};
-use crate::leaders::Leaders;
+use crate::leaders::{Leaders, PROBE};
 use crate::listing::Listings;
 use crate::map::{Distances, Map};
 use crate::request::{MoveRefusal, Outcome, Read, Reason, Refusal, Request, TxnId, Update};
@@ -130,8 +130,8 @@ impl Client {
     }
 
     /// The group that coordinates a transaction: a participant that is led in this region, or else any that is, or
-    /// else the one that is led nearest; of several the first (`specs/carousel.md` 2.2). Where coordinators are remote,
-    /// the first participant.
+    /// else the one that is led nearest; of several the first (`specs/carousel.md` 2.2). Groups that perhaps nobody leads are
+    /// passed over; where that is so of all, it is the first participant, as where coordinators are remote.
     fn coordinator(&self, participants: &BTreeSet<PartitionId>) -> PartitionId {
         if self.parameters.coordinator == Coordinator::Remote {
             return participants.first().copied().unwrap_or_default();
@@ -139,10 +139,11 @@ impl Client {
         // There are at most 1,024 partitions, and one at least.
         let all = || (0..self.leaders.len() as u16).map(PartitionId);
         let leader = |partition| self.leaders.of(partition);
-        let local = |partition: &PartitionId| self.distances.local(leader(*partition).node);
+        let led = |partition: &PartitionId| !self.leaders.doubted(*partition);
+        let local = |partition: &PartitionId| led(partition) && self.distances.local(leader(*partition).node);
         let near = participants.iter().copied().find(local).or_else(|| all().find(local));
-        let nearest = || all().min_by_key(|partition| self.distances.to(leader(*partition)));
-        near.or_else(nearest).unwrap_or_default()
+        let nearest = || all().filter(led).min_by_key(|partition| self.distances.to(leader(*partition)));
+        near.or_else(nearest).or_else(|| participants.first().copied()).unwrap_or_default()
     }
 
     fn ask_to_read(&mut self, sequence: u64, partition: PartitionId, effects: &mut Effects<Self>) {
@@ -326,13 +327,18 @@ impl Client {
 
     fn on_not_leader(
         &mut self,
+        from: ProcessId,
         txn: TxnId,
         partition: PartitionId,
         leader: Option<ProcessId>,
         effects: &mut Effects<Self>,
     ) {
+        if leader.is_none() && from == self.leaders.of(partition) {
+            // It is cut off, or an election is under way.
+            self.leaders.suspect(partition, effects.now(), Span::ZERO);
+        }
         let news = leader.filter(|leader| *leader != self.leaders.of(partition));
-        if !news.is_some_and(|leader| self.leaders.note(partition, leader, effects.now())) {
+        if !news.is_some_and(|leader| self.leaders.told(partition, leader, effects.now())) {
             return;
         }
         let Some(open) = self.open.get_mut(&txn.sequence) else { return };
@@ -369,7 +375,9 @@ impl Client {
 
     fn sweep(&mut self, effects: &mut Effects<Self>) {
         let now = effects.now();
-        let limit = self.parameters.time_limit;
+        let (limit, retry) = (self.parameters.time_limit, self.parameters.retry);
+        let times = |attempts| 1_u64.checked_shl(attempts).unwrap_or(BACKOFF_MAX).min(BACKOFF_MAX);
+        let pause = |attempts| retry * times(attempts);
         let (mut late, mut due) = (Vec::new(), Vec::new());
         for (sequence, open) in &mut self.open {
             let since = match &open.stage {
@@ -379,11 +387,12 @@ impl Client {
             if now.since(since) > limit {
                 late.push(*sequence);
             } else if open.due <= now && !matches!(open.stage, Stage::Ready | Stage::Wounded) {
+                // Looked at once a sweep.
+                let waited = pause(open.attempts) + retry / SWEEPS;
                 open.attempts += 1;
                 open.redirects = 0;
-                let times = 1_u64.checked_shl(open.attempts).unwrap_or(BACKOFF_MAX).min(BACKOFF_MAX);
-                open.due = now + self.parameters.retry * times;
-                due.push(*sequence);
+                open.due = now + pause(open.attempts);
+                due.push((*sequence, waited));
             }
         }
         for sequence in late {
@@ -394,15 +403,20 @@ impl Client {
                 self.give_up(sequence, Outcome::Unknown, effects);
             }
         }
-        for sequence in due {
+        for (sequence, waited) in due {
             let Some(open) = self.open.get(&sequence) else { continue };
-            let missing: Vec<PartitionId> = match open.stage {
-                Stage::Reading => {
-                    open.keys.keys().filter(|at| !open.values.contains_key(at)).copied().collect()
-                }
-                _ => Vec::new(),
+            let reads = matches!(open.stage, Stage::Reading);
+            let silent: Vec<PartitionId> = match reads {
+                true => open.keys.keys().filter(|at| !open.values.contains_key(at)).copied().collect(),
+                false => vec![open.coordinator],
             };
-            missing.into_iter().for_each(|partition| self.ask_to_read(sequence, partition, effects));
+            for partition in silent {
+                // One that waits for locks says nothing and leads: others are asked beside it, and not instead.
+                self.leaders.suspect(partition, now, waited);
+                if reads {
+                    self.ask_to_read(sequence, partition, effects);
+                }
+            }
             self.ask_to_commit(sequence, effects);
         }
     }
@@ -419,6 +433,10 @@ impl Client {
         for (partition, txns) in alive {
             let to = self.leaders.of(partition);
             say(to, group::Message::Own(Message::Alive { txns }), effects);
+        }
+        // Else the choice does not depend on who is in doubt.
+        if self.parameters.coordinator == Coordinator::Local {
+            self.leaders.probe(self.me, effects);
         }
     }
 }
@@ -467,6 +485,9 @@ impl Process for Client {
         let message = match message {
             group::Message::Own(message) => message,
             group::Message::Listed { ask, page } if ask.client == self.me => {
+                if ask.sequence == PROBE {
+                    self.leaders.note(from.partition, from, effects.now());
+                }
                 return self.listings.heard(from, ask, page, effects);
             }
             group::Message::Members { version, members, leads } => {
@@ -484,7 +505,7 @@ impl Process for Client {
             Message::Wounded { txn } => self.on_wounded(txn, effects),
             Message::Ended { txn, ending } => self.on_ended(from, txn, ending, effects),
             Message::NotLeader { txn, partition, leader } if txn.client == self.me => {
-                self.on_not_leader(txn, partition, leader, effects);
+                self.on_not_leader(from, txn, partition, leader, effects);
             }
             // For servers.
             _ => {}
@@ -532,5 +553,38 @@ impl Process for Client {
 
     fn snapshot(&self) -> Option<Snapshot> {
         None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::map::{Group, Split};
+    use isochrone_core::{KeyspaceId, NodeId, Outbox, Random, ReplicaId, Role};
+    use isochrone_replication::order::Member;
+
+    #[test]
+    fn whether_anybody_leads_is_asked_where_coordinators_are_chosen_by_that() {
+        for (coordinator, asked) in [(Coordinator::Local, 3), (Coordinator::Remote, 0)] {
+            let process = |node, role: Role| {
+                let (keyspace, partition) = (KeyspaceId(1), PartitionId(0));
+                ProcessId { node: NodeId(node), keyspace, partition, role, instance: 0 }
+            };
+            let member = |seat: u8| {
+                let process = process(seat.into(), crate::SERVER);
+                Member { replica: ReplicaId(seat), process }
+            };
+            let groups = [Group { members: (0..3).map(member).collect(), spares: [].into() }].into();
+            let map = Map { keyspace: KeyspaceId(1), split: Split::Hash, groups };
+            let distances = Distances { rtt: [].into(), local: [].into() };
+            let parameters = Parameters { coordinator, ..Parameters::for_rtt(Span::from_millis(10)) };
+            let identity = Identity { process: process(0, crate::CLIENT), incarnation: 1 };
+            let mut client = Client::open(identity, &family::Client { map, distances, parameters });
+            let now = Instant::ZERO + Span::from_secs(1);
+            client.leaders.suspect(PartitionId(0), now, Span::ZERO);
+            let mut outbox = Outbox::new(identity.process, Random::seeded(1));
+            client.expire(Timer::Beat, outbox.input(now, Stamp::ZERO));
+            assert_eq!(outbox.drain().count(), asked, "{coordinator:?}");
+        }
     }
 }

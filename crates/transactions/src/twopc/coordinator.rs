@@ -151,7 +151,7 @@ impl Replica {
         turn: &mut Turn<'_>,
     ) {
         let news = leader.filter(|leader| *leader != self.leaders.of(partition));
-        if !news.is_some_and(|leader| self.leaders.note(partition, leader, turn.now())) {
+        if !news.is_some_and(|leader| self.leaders.told(partition, leader, turn.now())) {
             return;
         }
         let to = self.leaders.of(partition);

@@ -332,8 +332,17 @@ impl Rules for Replica {
         self.state.absorb(chunk)
     }
 
-    fn install(&mut self, staged: Replica, _: Option<&mut Turn<'_>>) {
+    fn install(&mut self, staged: Replica, turn: Option<&mut Turn<'_>>) {
         self.state = staged.state;
+        if self.serving {
+            // What it knows beside the state is of another one. If it leads, it begins anew behind a barrier.
+            self.retire();
+            if let Some(turn) = turn
+                && !std::mem::replace(&mut self.sweeping, true)
+            {
+                turn.arm(Timer::Sweep, self.parameters.retry / SWEEPS);
+            }
+        }
     }
 
     fn records(&self) -> Vec<()> {
@@ -349,5 +358,41 @@ impl Rules for Replica {
                 "something prepared is not looked after"
             );
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::family::Tuning as _;
+    use crate::map::{Group, Map, Split};
+    use crate::request::Update;
+    use isochrone_core::{Blob, ClientId, KeyspaceId, NodeId, ReplicaId, Role, Span, Stamp};
+
+    /// One that has a successor of which it does not hear may get a state that it had asked for before it led.
+    #[test]
+    fn what_a_leader_knew_beside_its_state_goes_with_that() {
+        let process = |role: Role| {
+            let (keyspace, partition) = (KeyspaceId(1), PartitionId(0));
+            ProcessId { node: NodeId(0), keyspace, partition, role, instance: 0 }
+        };
+        let member = Member { replica: ReplicaId(0), process: process(crate::SERVER) };
+        let groups = [Group { members: [member].into(), spares: [].into() }].into();
+        let map = Map { keyspace: KeyspaceId(1), split: Split::Hash, groups };
+        let parameters = Parameters::for_rtt(Span::from_millis(10));
+        let setup = family::Server { map, partition: PartitionId(0), clients: [].into(), parameters };
+        let identity = Identity { process: process(crate::SERVER), incarnation: 1 };
+        let open = || -> Replica { Rules::open(identity, &setup) };
+        let (mut leader, mut staged) = (open(), open());
+        leader.serving = true;
+        let client = ClientId { process: process(crate::CLIENT), incarnation: 1 };
+        let txn = TxnId { client, sequence: 1 };
+        let writes = [Update { key: Blob::from("x"), value: None }].into();
+        let (start, coordinator, at) = (Stamp::ZERO, PartitionId(0), Version(1));
+        let prepared = Prepared { start, coordinator, at, reads: [].into(), writes };
+        assert!(staged.state.prepare(txn, 0, prepared));
+        leader.install(staged, None);
+        leader.check();
+        assert!(!leader.serving && leader.state.prepared.contains_key(&txn));
     }
 }

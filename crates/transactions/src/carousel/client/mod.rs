@@ -7,7 +7,7 @@ use super::message::{Ended, Message, Part, Timer, Word};
 use super::parameters::{Parameters, Reads};
 use crate::family::{self, Tuning as _};
 use crate::group;
-use crate::leaders::Leaders;
+use crate::leaders::{Leaders, PROBE};
 use crate::listing::Listings;
 use crate::map::{Distances, Map};
 use crate::request::{MoveRefusal, Outcome, Read, Reason, Refusal, Request, TxnId, Update};
@@ -103,7 +103,8 @@ impl Client {
     }
 
     /// Who coordinates: a participant that is led in this region, else any group that is, else the one whose leader is
-    /// nearest (2.2).
+    /// nearest (2.2). A group that perhaps nobody leads comes behind all others: what waits for it stays prepared at healthy
+    /// participants.
     fn coordinator(&self, parts: &[Part]) -> PartitionId {
         let participates = |partition: PartitionId| parts.iter().any(|part| part.partition == partition);
         // There are at most 1,024.
@@ -112,7 +113,7 @@ impl Client {
             let leader = self.leader(*partition);
             let (local, near) = (self.distances.local(leader.node), self.distances.to(leader));
             let far = if local { Span::ZERO } else { near };
-            (!local, far, !participates(*partition), *partition)
+            (self.leaders.doubted(*partition), !local, far, !participates(*partition), *partition)
         };
         groups.min_by_key(rank).unwrap_or_default()
     }
@@ -409,10 +410,14 @@ impl Client {
         if self.leader(partition) != from {
             return;
         }
+        if leader.is_none() {
+            // It is cut off, or an election is under way.
+            self.leaders.suspect(partition, effects.now(), Span::ZERO);
+        }
         let Some(leader) = leader.filter(|leader| leader.partition == partition && *leader != from) else {
             return;
         };
-        self.leaders.note(leader.partition, leader, effects.now());
+        self.leaders.told(leader.partition, leader, effects.now());
         let waits = |txn: &Txn| {
             txn.coordinator == partition || txn.parts.iter().any(|part| part.partition == partition)
         };
@@ -464,6 +469,7 @@ impl Client {
             self.turn_from_silent(sequence, now, waited);
             self.advance(sequence, false, effects);
         }
+        self.leaders.probe(self.me, effects);
         if !self.open.is_empty() {
             self.beat_soon(effects);
         }
@@ -557,6 +563,9 @@ impl Process for Client {
         let word = match message {
             Message::Own(word) => word,
             Message::Listed { ask, page } if ask.client == self.me => {
+                if ask.sequence == PROBE {
+                    self.leaders.note(from.partition, from, effects.now());
+                }
                 return self.listings.heard(from, ask, page, effects);
             }
             Message::Members { version, members, leads } => {

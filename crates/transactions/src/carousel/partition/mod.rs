@@ -369,7 +369,7 @@ impl Rules for Partition {
             Word::WrittenBack { txn, partition } => self.on_written_back(from, txn, partition, turn),
             Word::NotLeader { partition, leader } => {
                 if let Some(leader) = leader.filter(|leader| leader.partition == partition) {
-                    self.leaders.note(leader.partition, leader, turn.now());
+                    self.leaders.told(leader.partition, leader, turn.now());
                 }
             }
             Word::Recall { term } => self.on_recall(from, term, turn),
@@ -414,7 +414,9 @@ impl Rules for Partition {
     }
 
     fn absorb(&mut self, chunk: &[u8]) -> Result<(), Malformed> {
-        self.state.absorb(chunk)?;
+        if !self.state.absorb(chunk)? {
+            return Ok(());
+        }
         self.claims = Claims::default();
         for (txn, vote) in self.state.pending.iter().chain(&self.votes) {
             if vote.verdict.prepared {
@@ -432,6 +434,7 @@ impl Rules for Partition {
             let decided = state.pending.contains_key(txn) || state.closed.contains_key(txn);
             vote.term >= barrier && !decided && !state.is_past(*txn)
         });
+        self.aged.retain(|txn, _| self.votes.contains_key(txn));
         for (txn, vote) in &self.votes {
             if vote.verdict.prepared {
                 self.claims.add(*txn, &vote.part);

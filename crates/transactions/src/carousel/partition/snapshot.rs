@@ -100,11 +100,12 @@ impl Export for View {
 }
 
 impl State {
-    pub(super) fn absorb(&mut self, chunk: &[u8]) -> Result<(), Malformed> {
+    /// Whether the chunk was of the tables, and not of the versions of keys, of which there may be very many.
+    pub(super) fn absorb(&mut self, chunk: &[u8]) -> Result<bool, Malformed> {
         let chunk = wire::decode(chunk)
             .map_err(|error| Malformed { what: "state of a partition", cause: format!("{error}") })?;
         let part = match chunk {
-            Chunk::Versions(chunk) => return self.store.absorb(&chunk),
+            Chunk::Versions(chunk) => return self.store.absorb(&chunk).map(|()| false),
             Chunk::Tables(first) => {
                 (self.clock, self.ceiling, self.barrier) = (first.clock, first.ceiling, first.barrier);
                 first
@@ -115,7 +116,7 @@ impl State {
         self.closed.extend(part.closed);
         self.coordinated.extend(part.coordinated);
         self.floors.extend(part.floors);
-        Ok(())
+        Ok(true)
     }
 }
 
@@ -152,7 +153,9 @@ mod tests {
             let most = CHUNK_MAX.max(bytes + MARGIN);
             assert!(chunks.iter().all(|chunk| chunk.len() <= most), "{rows} rows of {bytes} bytes");
             let mut copy = State::default();
-            chunks.iter().for_each(|chunk| copy.absorb(chunk).unwrap());
+            for chunk in &chunks {
+                copy.absorb(chunk).unwrap();
+            }
             assert_eq!(format!("{copy:?}"), format!("{state:?}"), "{rows} rows of {bytes} bytes");
         }
     }

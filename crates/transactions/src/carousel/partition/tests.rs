@@ -1,42 +1,45 @@
 //! One replica of a partition, input by input.
 
-use super::{LIVES_MAX, Parameters, Partition, State, YIELDS_ONE_IN, Yields};
+use super::{LIVES_MAX, Parameters, Partition, State, YIELDS_ONE_IN, Yields, snapshot};
 use crate::carousel::Mutation;
-use crate::carousel::message::{Part, Word};
+use crate::carousel::message::{Part, Verdict, Vote, Word};
 use crate::family;
-use crate::group::{Message, Record, Server};
+use crate::group::{Message, Record, Rules, Server};
 use crate::map::{Group, Map, Split};
 use crate::request::TxnId;
+use isochrone_core::machine::CHUNK_MAX;
 use isochrone_core::{
-    Ballot, ClientId, Effect, Identity, Instant, KeyspaceId, NodeId, Outbox, PartitionId, Process, ProcessId,
-    Random, ReplicaId, Role, Slot, Span, Stamp,
+    Ballot, Blob, ClientId, Effect, Export, Identity, Instant, KeyspaceId, NodeId, Outbox, PartitionId,
+    Process, ProcessId, Random, ReplicaId, Role, Slot, Span, Stamp,
 };
 use isochrone_replication::multipaxos::log;
 use isochrone_replication::order::Member;
+use isochrone_store::versions::Version;
 
 fn process(node: u16, role: u8) -> ProcessId {
     let (keyspace, partition) = (KeyspaceId(1), PartitionId(0));
     ProcessId { node: NodeId(node), keyspace, partition, role: Role(role), instance: 0 }
 }
 
+/// A partition of three replicas.
+fn setup(mutation: Option<Mutation>) -> family::Server<Parameters> {
+    let members: Vec<_> =
+        (0..3).map(|seat| Member { replica: ReplicaId(seat), process: process(seat.into(), 0) }).collect();
+    let groups = [Group { members: members.into(), spares: [].into() }].into();
+    family::Server {
+        map: Map { keyspace: KeyspaceId(1), split: Split::Hash, groups },
+        partition: PartitionId(0),
+        clients: [].into(),
+        parameters: Parameters { mutation, ..Parameters::fast(Span::from_millis(100)) },
+    }
+}
+
 /// The terms of a follower's votes on one transaction, of this coordinator, that is asked for twice: before and after it
 /// has promised a higher ballot to nobody who ever led; and how many of them it wrote down.
 fn terms(mutation: Option<Mutation>, coordinator: ProcessId) -> (Vec<Ballot>, usize) {
-    let members: Vec<_> =
-        (0..3).map(|seat| Member { replica: ReplicaId(seat), process: process(seat.into(), 0) }).collect();
-    let (parameters, me) = (Parameters::fast(Span::from_millis(100)), process(1, 0));
-    let setup = family::Server {
-        map: Map {
-            keyspace: KeyspaceId(1),
-            split: Split::Hash,
-            groups: [Group { members: members.into(), spares: [].into() }].into(),
-        },
-        partition: PartitionId(0),
-        clients: [].into(),
-        parameters: Parameters { mutation, ..parameters },
-    };
+    let me = process(1, 0);
     let identity = Identity { process: me, incarnation: 1 };
-    let mut server = Server::<Partition>::open(identity, &setup);
+    let mut server = Server::<Partition>::open(identity, &setup(mutation));
     let mut outbox = Outbox::new(me, Random::seeded(1));
     let client = ClientId { process: process(9, 1), incarnation: 1 };
     let prepare = || {
@@ -123,4 +126,61 @@ fn floors_of_lives_that_are_long_over_are_forgotten_and_stay_over() {
     // Another process has lives of its own.
     let other = TxnId { client: ClientId { process: process(8, 1), incarnation: 1 }, sequence: 1 };
     assert!(!state.is_past(other));
+}
+
+/// A large state has thousands of chunks of versions, none of which claims anything.
+#[test]
+fn claims_are_made_of_the_tables_and_not_anew_for_every_chunk() {
+    let client = ClientId { process: process(9, 1), incarnation: 1 };
+    let txn = |sequence| TxnId { client, sequence };
+    let key = |number: u64| Blob::from(format!("key{number}"));
+    let part = |number| {
+        let writes = [key(number)].into();
+        Part { partition: PartitionId(0), reads: [].into(), writes }
+    };
+    let mut state = State::default();
+    for number in 0..8 {
+        let value = Blob::from(vec![7; CHUNK_MAX / 2]);
+        state.store.put(&key(number), Version(1), Some(value));
+        let verdict = Verdict { prepared: true, versions: Vec::new(), at: Version(2) };
+        let (coordinator, term) = (process(0, 0), Ballot::default());
+        let vote = Vote { txn: txn(number), part: part(number), coordinator, term, verdict };
+        state.pending.insert(txn(number), vote);
+    }
+    let view = snapshot::View::of(&state);
+    let chunks: Vec<Blob> = (0..).map_while(|index| view.chunk(index)).collect();
+    assert!(chunks.len() > 3, "one of the tables and several of versions, not {}", chunks.len());
+    let identity = Identity { process: process(1, 0), incarnation: 1 };
+    let mut copy: Partition = Rules::open(identity, &setup(None));
+    copy.absorb(&chunks[0]).unwrap();
+    assert!((0..8).all(|number| copy.claims.conflict(txn(99), &part(number))));
+    // What is made anew has lost this one.
+    copy.claims.add(txn(99), &part(99));
+    for chunk in &chunks[1..] {
+        copy.absorb(chunk).unwrap();
+    }
+    assert!(copy.claims.written(&key(99)), "they were made anew for a chunk of versions");
+    assert!((0..8).all(|number| copy.claims.written(&key(number))));
+}
+
+#[test]
+fn nothing_stays_of_votes_that_the_state_of_a_peer_makes_void() {
+    let identity = Identity { process: process(1, 0), incarnation: 1 };
+    let open = || -> Partition { Rules::open(identity, &setup(None)) };
+    let (mut replica, mut staged) = (open(), open());
+    let client = ClientId { process: process(9, 1), incarnation: 1 };
+    let txn = |sequence| TxnId { client, sequence };
+    let vote = |sequence| {
+        let part = Part { partition: PartitionId(0), reads: [].into(), writes: [Blob::from("a")].into() };
+        let verdict = Verdict { prepared: true, versions: Vec::new(), at: Version(2) };
+        Vote { txn: txn(sequence), part, coordinator: process(0, 0), term: Ballot::default(), verdict }
+    };
+    for sequence in [1, 2] {
+        replica.replay(vote(sequence));
+        replica.aged.insert(txn(sequence), Instant::ZERO);
+    }
+    staged.state.pending.insert(txn(1), vote(1));
+    replica.install(staged, None);
+    assert_eq!(replica.votes.len(), 1);
+    assert!(replica.aged.keys().eq(replica.votes.keys()), "{:?}", replica.aged);
 }
