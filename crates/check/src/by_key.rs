@@ -12,21 +12,32 @@ use std::sync::Arc;
 use crate::history::{History, Operation, Outcome, Value};
 use crate::model::Kv;
 use crate::report::{Budget, CheckError, Report, Verdict, check};
+use crate::timeline;
 
 /// Decides whether the operations on each key are linearizable by themselves, by the model [`Kv`]. Where the whole is,
-/// each key is. An explanation counts the lines of the history taken apart.
+/// each key is.
 ///
 /// # Errors
 /// Those of [`check`].
 pub fn check_by_key(history: &History, budget: &Budget<'_>) -> Result<Report, CheckError> {
+    let budget = &budget.part(2);
     let whole = check(history, &Kv, budget)?;
-    match whole.verdict {
-        Verdict::Violation(_) => check(&taken_apart(history), &Kv, budget),
-        Verdict::Linearizable | Verdict::Undecided { .. } => Ok(whole),
+    // What nobody can say of the whole may be plain of each key.
+    if let Verdict::Linearizable = whole.verdict {
+        return Ok(whole);
     }
+    let (lines, parts) = taken_apart(history);
+    let mut report = check(&parts, &Kv, budget)?;
+    (report.operations, report.unknown) = (whole.operations, whole.unknown);
+    if let Verdict::Violation(explanation) = &mut report.verdict {
+        explanation.operations.iter_mut().for_each(|operation| operation.line = lines[operation.line - 1]);
+        explanation.text = timeline::text(&explanation.operations, &explanation.reason, explanation.others);
+    }
+    Ok(report)
 }
 
-fn taken_apart(history: &History) -> History {
+/// The parts, and the line in the history of what each is of.
+fn taken_apart(history: &History) -> (Vec<usize>, History) {
     let several = |operation: &&Operation| operation.keys.len() > 1 && operation.outcome != Outcome::Failed;
     // From when on nobody knows what a key holds.
     let mut ends: FxHashMap<Arc<str>, u64> = FxHashMap::default();
@@ -53,7 +64,10 @@ fn taken_apart(history: &History) -> History {
             _ => Some(Operation { outcome: Outcome::Unknown, returned: None, value: None, ..part }),
         }
     };
-    history.operations.iter().flat_map(parts).filter_map(before).collect()
+    let all = history.operations.iter().enumerate();
+    let each = all.flat_map(|(index, whole)| parts(whole).into_iter().map(move |part| (index + 1, part)));
+    let (lines, left) = each.filter_map(|(line, part)| Some((line, before(part)?))).unzip();
+    (lines, History::new(left))
 }
 
 /// One operation of each key. A copy, and whatever else is not known, has read it, which deletes what has expired.

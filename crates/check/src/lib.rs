@@ -8,6 +8,7 @@
 //!   that conflict;
 //! - [`check_by_key`] decides it for each key by itself, where operations of several keys need not be linearizable as a
 //!   whole;
+//! - [`check_promised`] decides what a keyspace promises, be it that or less;
 //! - [`once`] decides whether acknowledged operations took effect exactly once, unknown ones at most once and
 //!   failed ones never, and whether a session's operations took effect in the session's order;
 //! - [`transactions`] decides serializability, strict or not, by the search for a circle among transactions;
@@ -28,6 +29,7 @@ mod jsonl;
 pub mod model;
 mod partition;
 mod planted;
+mod promise;
 mod report;
 mod search;
 mod sessions;
@@ -44,5 +46,6 @@ pub use explain::{ExplainedOperation, Explanation};
 pub use history::{History, Operation, Outcome, Value};
 pub use jsonl::{HistoryError, Reader, Writer};
 pub use model::{Access, Bank, Kv, Model, ModelName, Register, Step, Texts, Timed, Unsupported};
+pub use promise::{Promise, check_promised};
 pub use report::{Budget, CheckError, Report, Verdict, check, check_named};
 pub use sessions::{SessionReport, SessionViolation, SessionViolationKind, check_sessions, once};

@@ -10,6 +10,7 @@ use crate::history::{History, Operation, Outcome};
 use crate::model::{Bank, Kv, Model, ModelName, Register, Timed, Unsupported};
 use crate::partition::{Component, components};
 use crate::planted::{Mutation, planted};
+use crate::promise::Promise;
 use crate::search::{Found, Known, Orders, Unknown, search};
 
 /// How many unknown operations may happen in the searches of likely orders.
@@ -44,6 +45,18 @@ impl Default for Budget<'_> {
     }
 }
 
+impl Budget<'_> {
+    /// The same for each of so many searches one after the other.
+    pub(crate) fn part(&self, searches: u32) -> Self {
+        Budget { time: self.time.map(|time| time / searches), ..*self }
+    }
+
+    /// Seconds since the clock stood at `started`.
+    pub(crate) fn seconds(&self, started: Option<Duration>) -> Option<f64> {
+        self.clock.zip(started).map(|(clock, started)| clock().saturating_sub(started).as_secs_f64())
+    }
+}
+
 impl std::fmt::Debug for Budget<'_> {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         out.debug_struct("Budget")
@@ -72,7 +85,7 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// The word that reports print: `linearizable`, `violation` or `undecided`.
+    /// The word: `linearizable`, `violation` or `undecided`.
     #[must_use]
     pub fn as_str(&self) -> &'static str {
         match self {
@@ -90,6 +103,8 @@ pub struct Report {
     pub verdict: Verdict,
     /// The model's name.
     pub model: &'static str,
+    /// What it was held against.
+    pub promise: Promise,
     /// Operations in the history.
     pub operations: usize,
     /// Those of them whose outcome is unknown.
@@ -105,7 +120,16 @@ pub struct Report {
 }
 
 impl Report {
-    /// The explanation, if the history is not linearizable.
+    /// The word that reports print: what was promised, `violation` or `undecided`.
+    #[must_use]
+    pub fn word(&self) -> &'static str {
+        match &self.verdict {
+            Verdict::Linearizable => self.promise.as_str(),
+            verdict => verdict.as_str(),
+        }
+    }
+
+    /// The explanation, if the history is not as promised.
     #[must_use]
     pub fn explanation(&self) -> Option<&Explanation> {
         match &self.verdict {
@@ -118,8 +142,9 @@ impl Report {
 impl Serialize for Report {
     fn serialize<S: Serializer>(&self, output: S) -> Result<S::Ok, S::Error> {
         let mut map = output.serialize_map(None)?;
-        map.serialize_entry("verdict", self.verdict.as_str())?;
+        map.serialize_entry("verdict", self.word())?;
         map.serialize_entry("model", self.model)?;
+        map.serialize_entry("promise", self.promise.as_str())?;
         map.serialize_entry("operations", &self.operations)?;
         map.serialize_entry("unknown", &self.unknown)?;
         map.serialize_entry("keys", &self.keys)?;
@@ -138,12 +163,15 @@ impl Serialize for Report {
 
 impl std::fmt::Display for Report {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(out, "{}: {} operations", self.verdict.as_str(), self.operations)?;
+        write!(out, "{}: {} operations", self.word(), self.operations)?;
         if self.unknown > 0 {
             write!(out, " ({} unknown)", self.unknown)?;
         }
         let plural = if self.keys == 1 { "" } else { "s" };
         write!(out, " on {} key{plural}, model {}", self.keys, self.model)?;
+        if self.promise != Promise::Linearizable {
+            write!(out, ", to be {}", self.promise)?;
+        }
         if let Some(seconds) = self.seconds {
             write!(out, ", {seconds:.2} s")?;
         }
@@ -228,15 +256,13 @@ pub fn check<M: Model>(history: &History, model: &M, budget: &Budget<'_>) -> Res
     Ok(Report {
         verdict,
         model: model.name(),
+        promise: Promise::Linearizable,
         operations: operations.len(),
         unknown: operations.iter().filter(|operation| operation.outcome == Outcome::Unknown).count(),
         keys: components.iter().map(|component| component.keys.len()).sum(),
         components: components.len(),
         steps: meter.taken,
-        seconds: budget
-            .clock
-            .zip(started)
-            .map(|(clock, started)| clock().saturating_sub(started).as_secs_f64()),
+        seconds: budget.seconds(started),
     })
 }
 

@@ -5,6 +5,7 @@
 //! length, it says nothing about the order of one session's pipelined operations, and it is dear where it is not
 //! needed. The checks here are linear in the history and point at the token that went wrong.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
@@ -169,31 +170,31 @@ fn check_tokens(key: &str, operations: &[(usize, &Operation)], report: &mut Sess
     let ordered = !(left && right);
     report.checked += pushes.len();
     let pops = operations.iter().filter(|(_, operation)| matches!(&*operation.op, "lpop" | "rpop"));
-    let mut popped: BTreeMap<&str, (usize, &Operation)> = BTreeMap::new();
+    let mut popped: BTreeMap<Cow<'_, str>, (usize, &Operation)> = BTreeMap::new();
+    // Whether some pop may have taken nobody knows what.
     let mut unaccounted = false;
     for (index, operation) in pops {
-        unaccounted |= operation.outcome == Outcome::Unknown;
-        if let (Outcome::Ok, Some(Value::Text(token))) = (operation.outcome, &operation.value) {
-            check_token(key, token, *index, &pushes, report);
-            if let Some((earlier, _)) = popped.insert(token, (*index, operation))
-                && !planted(Mutation::DuplicateAccepted)
-            {
-                let reason = format!("{token:?} was taken from the list twice");
-                report.blame(SessionViolationKind::Repeated, key, &[earlier, *index], reason);
-            }
+        let answer = match operation.outcome {
+            Outcome::Ok => operation.value.as_ref(),
+            Outcome::Unknown => None,
+            Outcome::Failed => continue,
+        };
+        unaccounted |= answer.is_none();
+        let Some(token) = answer.and_then(token_of) else { continue };
+        check_token(key, &token, *index, &pushes, report);
+        if let Some((earlier, _)) = popped.insert(token.clone(), (*index, operation))
+            && !planted(Mutation::DuplicateAccepted)
+        {
+            let reason = format!("{token:?} was taken from the list twice");
+            report.blame(SessionViolationKind::Repeated, key, &[earlier, *index], reason);
         }
     }
     for (index, operation) in operations.iter().filter(|(_, operation)| &*operation.op == "lrange") {
         let (Outcome::Ok, Some(Value::List(values))) = (operation.outcome, &operation.value) else {
             continue;
         };
-        let mut tokens: Vec<&str> = values
-            .iter()
-            .filter_map(|value| match value {
-                Value::Text(token) => Some(token.as_str()),
-                _ => None,
-            })
-            .collect();
+        let found: Vec<Cow<'_, str>> = values.iter().filter_map(token_of).collect();
+        let mut tokens: Vec<&str> = found.iter().map(|token| &**token).collect();
         if left {
             tokens.reverse();
         }
@@ -202,14 +203,14 @@ fn check_tokens(key: &str, operations: &[(usize, &Operation)], report: &mut Sess
         for (token, (pushed, push, _)) in &pushes {
             let acknowledged = push.outcome == Outcome::Ok
                 && push.returned.is_some_and(|returned| returned < operation.invoked);
-            let taken = popped.contains_key(token);
+            let taken = popped.contains_key(*token);
             let there = present.contains(token);
             if acknowledged && !there && !taken && !unaccounted && !planted(Mutation::LossAccepted) {
                 let reason =
                     format!("the push of {token:?} was acknowledged, but the list read later lacks it");
                 report.blame(SessionViolationKind::Lost, key, &[*pushed, *index], reason);
             }
-            if let Some((taker, pop)) = popped.get(token)
+            if let Some((taker, pop)) = popped.get(*token)
                 && there
                 && pop.returned < Some(operation.invoked)
                 && !planted(Mutation::DuplicateAccepted)
@@ -219,6 +220,15 @@ fn check_tokens(key: &str, operations: &[(usize, &Operation)], report: &mut Sess
                 report.blame(SessionViolationKind::Repeated, key, &[*taker, *index], reason);
             }
         }
+    }
+}
+
+/// The token that an answer shows. Programs differ in whether they show one that is a number as a number or as text.
+fn token_of(value: &Value) -> Option<Cow<'_, str>> {
+    match value {
+        Value::Text(token) => Some(Cow::Borrowed(token)),
+        Value::Integer(number) => Some(Cow::Owned(number.to_string())),
+        Value::Nil | Value::List(_) | Value::Error(_) => None,
     }
 }
 

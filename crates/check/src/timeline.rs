@@ -164,7 +164,8 @@ fn writes(operation: &Operation, read: &Operation, value: &Value) -> Writes {
     if same { Writes::This } else { Writes::Other }
 }
 
-fn text(explained: &[ExplainedOperation], reason: &str, others: usize) -> String {
+/// The explanation for people: the sentence, the operations with their times, and a drawing.
+pub(crate) fn text(explained: &[ExplainedOperation], reason: &str, others: usize) -> String {
     let mut out = format!("{reason}\n\n");
     let start = explained.iter().map(|operation| operation.invoked).min().unwrap_or(0);
     let end = explained.iter().map(|operation| operation.returned.unwrap_or(operation.invoked)).max();

@@ -330,7 +330,7 @@ pub struct Bench {
 
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Examples:\n  isochrone check history.jsonl\n  isochrone check history.jsonl --model transactions --isolation serializable\n\nExit status: 0 it holds, 1 it does not, 3 undecided within the limit."
+    after_help = "Examples:\n  isochrone check history.jsonl\n  isochrone check history.jsonl --promise sequenced\n  isochrone check history.jsonl --model transactions --isolation serializable\n\nExit status: 0 it holds, 1 it does not, 3 undecided within the limit."
 )]
 pub struct Check {
     /// The history, JSON Lines (docs/histories.md)
@@ -338,6 +338,9 @@ pub struct Check {
     /// What the operations mean: kv, register, bank; or transactions, whose lines are of another form
     #[arg(long, default_value = "kv")]
     pub model: String,
+    /// What the keyspace promises of its commands: linearizable (default), linearizable-by-key, sequenced, serializable
+    #[arg(long)]
+    pub promise: Option<String>,
     /// What transactions are held against: serializable, strict-updates, strictly-serializable (default)
     #[arg(long)]
     pub isolation: Option<String>,

@@ -4,7 +4,7 @@ use crate::arguments::{Check, Format};
 use crate::output::{print_json, print_text};
 use crate::{Status, Usage};
 use isochrone_check::transactions::{Isolation, TransactionVerdict, Transactions, check_transactions};
-use isochrone_check::{Budget, History, ModelName, Verdict, check_named};
+use isochrone_check::{Budget, History, ModelName, Promise, Verdict, check_named, check_promised};
 use serde::Serialize;
 use std::fmt::Display;
 use std::fs::File;
@@ -25,6 +25,14 @@ pub(crate) fn run(arguments: Check) -> anyhow::Result<Status> {
         return Err(Usage(format!(
             "--isolation {isolation} is for --model {TRANSACTIONS}; operations of --model {} are linearizable or not\n  leave it out",
             model.as_str()
+        ))
+        .into());
+    }
+    let promise = arguments.promise.as_deref().map(str::parse::<Promise>).transpose()?;
+    if let Some(promise) = promise.filter(|_| model != Some(ModelName::Kv)) {
+        return Err(Usage(format!(
+            "--promise {promise} is for --model {}, the commands of keyspaces; transactions have --isolation\n  leave it out",
+            ModelName::Kv
         ))
         .into());
     }
@@ -53,12 +61,23 @@ pub(crate) fn run(arguments: Check) -> anyhow::Result<Status> {
     };
     let history = History::read(&path, BufReader::new(file))?;
     some(&path, history.operations.len())?;
-    let report = check_named(&history, model, &budget)?;
-    told(arguments.format, &report, |report| match report.verdict {
+    let report = match model {
+        // A history does not say by when what was answered was executed.
+        ModelName::Kv => check_promised(&history, promise.unwrap_or_default(), u64::MAX, &budget)?,
+        ModelName::Register | ModelName::Bank => check_named(&history, model, &budget)?,
+    };
+    let status = told(arguments.format, &report, |report| match report.verdict {
         Verdict::Linearizable => Status::Held,
         Verdict::Violation(_) => Status::Failed,
         Verdict::Undecided { .. } => Status::Undecided,
-    })
+    })?;
+    let assumed = model == ModelName::Kv && promise.is_none();
+    if assumed && status == Status::Failed && arguments.format == Format::Text {
+        print_text(
+            "where the keyspace promises less than linearizability, say --promise (docs/histories.md)\n",
+        )?;
+    }
+    Ok(status)
 }
 
 /// Of nothing everything holds: whoever has such a history checked means another.

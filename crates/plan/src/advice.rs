@@ -76,15 +76,14 @@ pub fn plan(deployment: &Deployment, keyspace: KeyspaceId, demand: &Demand) -> R
     let floors: Vec<Span> = matrix.regions().map(|region| floor(matrix, region, &replicas)).collect();
     let quorums = quorums(keyspace, replicas.len())?;
     let crashes = Quorums::faults(replicas.len());
-    let tuned = curp::Tuned::of(keyspace);
-    let mut rows = rows(matrix, &replicas, quorums, tuned, demand);
+    let mut rows = rows(matrix, &replicas, quorums, keyspace, demand);
     // A stable sort over whole nanoseconds: equals stay in the order of preference.
     rows.sort_by_key(|row| row.rank.unwrap_or_else(|| demand.total(&row.commits)));
     let best = best(&rows);
     let sequenced = best_of(&rows, Guarantee::Sequenced).filter(|row| row.rank < best.rank);
     let recommended = choose(matrix, &replicas, best, demand, reason(matrix, &rows, best, demand));
     let named = |regions: &[RegionId]| regions.iter().map(|region| matrix.name(*region).to_owned()).collect();
-    let better = better(deployment, &replicas, quorums, tuned, demand, best.rank);
+    let better = better(deployment, &replicas, quorums, keyspace, demand, best.rank);
     let placement = better.map(|(replicas, rows)| {
         let found = self::best(&rows);
         let gain = best.mean(demand) - found.mean(demand);

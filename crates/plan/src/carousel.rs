@@ -19,9 +19,36 @@ pub fn basic(matrix: &Matrix, client: RegionId, partitions: Partitions<'_>, of: 
     })
 }
 
+/// Who serves reads beside the leaders where every replica votes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reads {
+    /// Nobody.
+    Leader,
+    /// A follower in the client's region.
+    Local,
+    /// The nearest replica.
+    Nearest,
+}
+
 /// The fast variant, where every replica votes, all alike, and the nearest replica is read.
 pub fn fast(matrix: &Matrix, client: RegionId, partitions: Partitions<'_>, of: Footprint<'_>) -> Span {
-    let read = of.reads.iter().map(|partition| partitions.nearest(matrix, client, *partition)).max();
+    voted(matrix, client, partitions, of, Reads::Nearest)
+}
+
+/// The same where reads are served by these.
+pub(crate) fn voted(
+    matrix: &Matrix,
+    client: RegionId,
+    partitions: Partitions<'_>,
+    of: Footprint<'_>,
+    reads: Reads,
+) -> Span {
+    let read = of.reads.iter().map(|partition| match reads {
+        Reads::Local if partitions.replicas(*partition).contains(&client) => Span::ZERO,
+        Reads::Leader | Reads::Local => matrix_trip(matrix, client, partitions.leader(*partition)),
+        Reads::Nearest => partitions.nearest(matrix, client, *partition),
+    });
+    let read = read.max();
     commit(matrix, client, partitions, of, read.unwrap_or_default(), |partition, coordinator| {
         let voted = |replica: &RegionId| way(matrix, client, *replica) + way(matrix, *replica, coordinator);
         let mut votes: Vec<Span> = partitions.replicas(partition).iter().map(voted).collect();
@@ -113,6 +140,21 @@ mod tests {
         assert_eq!(form(crate::tapir::commit, 0, &here), 1.0, "L8");
         assert_eq!(form(crate::tapir::commit, 0, &elsewhere), 2.0, "L8");
         assert_eq!(form(crate::twopc::commit, 0, &elsewhere), 4.0, "L9");
+    }
+
+    #[test]
+    fn reads_are_as_near_as_who_serves_them() {
+        // What is read from Euro is written there, which a follower accepts 235 ms later.
+        let (matrix, groups) = (ec2(), PL_A());
+        let take = |part: usize, reads| {
+            let parts: &[usize] = &[part];
+            let of = Footprint { reads: parts, participants: &[2] };
+            voted(&matrix, RegionId(2), Partitions::new(&groups), of, reads).as_nanos() / 1_000_000
+        };
+        let all = |part| [Reads::Leader, Reads::Local, Reads::Nearest].map(|reads| take(part, reads));
+        assert_eq!(all(1), [88 + 235, 88 + 235, 88 + 235], "the leader is the nearest");
+        assert_eq!(all(0), [166 + 235, 235, 235], "a follower is in Euro");
+        assert_eq!(all(3), [235 + 235, 235 + 235, 88 + 235], "one is nearer than the leader");
     }
 
     #[test]

@@ -49,14 +49,25 @@ impl Tuned {
     }
 }
 
-/// The first so many replicas beside the master: the copies of a group in which nothing has failed.
+/// So many replicas beside the master: the copies of a group in which nothing has failed. Each is in a region of its own,
+/// and not in the master's, as far as that can be had; else the first.
 ///
 /// # Panics
 /// If no live replica stands in the master's region.
 pub fn copies<'a>(master: RegionId, replicas: impl Into<Group<'a>>, f: usize) -> Vec<usize> {
     let group = replicas.into();
-    let master = group.seat_in(master);
-    group.live().filter(|seat| *seat != master).take(f).collect()
+    let leads = group.seat_in(master);
+    let mut taken = vec![master];
+    let (apart, beside): (Vec<usize>, Vec<usize>) =
+        group.live().filter(|seat| *seat != leads).partition(|seat| {
+            let region = group.region(*seat);
+            let apart = !taken.contains(&region);
+            taken.push(region);
+            apart
+        });
+    let mut chosen: Vec<usize> = apart.into_iter().chain(beside).take(f).collect();
+    chosen.sort_unstable();
+    chosen
 }
 
 /// From the client's call to its answer, where nothing conflicts: the longer of the round trips to the master and to
@@ -131,6 +142,20 @@ pub fn nearby_read<'a>(
 mod tests {
     use super::*;
     use crate::oracle::{commits, sdpaxos};
+
+    /// As the manager chooses them (`copies_are_in_regions_of_their_own_as_long_as_there_are_enough` there).
+    #[test]
+    fn copies_are_in_regions_of_their_own_as_long_as_there_are_enough() {
+        let [a, b, c] = [0, 1, 2].map(RegionId);
+        let five = [a, a, b, b, c];
+        assert_eq!(copies(a, &five, 2), [2, 4], "not beside the master, and not two together");
+        assert_eq!(copies(b, &five, 2), [0, 4]);
+        assert_eq!(copies(a, &five, 1), [2]);
+        assert_eq!(copies(a, &five, 3), [1, 2, 4], "the first of those that share a region");
+        assert_eq!(copies(a, &[a, a, b], 2), [1, 2]);
+        assert_eq!(copies(a, Group::from(&five).without(&[2]), 2), [3, 4]);
+        assert_eq!(copies(a, &[a, b, c], 2), [1, 2]);
+    }
 
     #[test]
     fn the_farthest_copy_counts_and_never_more_than_the_synced_way() {

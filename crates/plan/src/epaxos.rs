@@ -2,6 +2,7 @@
 //!
 //! Source: `specs/sdpaxos.md` 5.3, `specs/domino.md` 6.5.
 
+use isochrone_core::deployment::Keyspace;
 use isochrone_core::{Matrix, Quorums, Span};
 
 use crate::{Client, Group};
@@ -18,18 +19,37 @@ pub fn fast<'a>(matrix: &Matrix, client: impl Into<Client>, replicas: impl Into<
     }
 }
 
-/// With interference that the fast quorum saw differently: a second round trip, to a majority. At three replicas one
-/// other acceptor answers and there is nothing to differ: they stay fast.
-pub fn slow<'a>(matrix: &Matrix, client: impl Into<Client>, replicas: impl Into<Group<'a>>) -> Span {
-    let (group, client) = (replicas.into(), client.into());
-    let leader = group.nearest(matrix, client);
-    let there = group.reach(matrix, client, leader);
-    let accept = group.phase2(matrix, leader);
-    match group.trips(matrix, leader).get(Quorums::epaxos_fast(group.len()) - 1) {
-        Some(quorum) if group.len() <= 3 => there + *quorum,
-        Some(quorum) => there + *quorum + accept,
-        None => there + accept * 2,
+/// What the parameters of a keyspace say of how long its clients wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Tuned {
+    /// Whether at three replicas one other settles the order by itself.
+    delegate: bool,
+}
+
+impl Tuned {
+    /// Of a keyspace of `epaxos` what it says, which the protocol refuses where it is wrong; of any other what `epaxos` has
+    /// by default.
+    pub(crate) fn of(keyspace: &Keyspace) -> Tuned {
+        let says = keyspace.protocol == "epaxos";
+        Tuned { delegate: !says || keyspace.parameters.read().boolean("delegate", true) }
     }
+
+    /// As [`slow`].
+    pub(crate) fn slow(self, matrix: &Matrix, client: Client, group: Group<'_>) -> Span {
+        if self.delegate && group.len() == 3 {
+            return fast(matrix, client, group);
+        }
+        let leader = group.nearest(matrix, client);
+        let accept = group.phase2(matrix, leader);
+        let quorum = group.trips(matrix, leader).get(Quorums::epaxos_fast(group.len()) - 1).copied();
+        group.reach(matrix, client, leader) + quorum.unwrap_or(accept) + accept
+    }
+}
+
+/// With interference that the fast quorum saw differently: a second round trip, to a majority. At three replicas one
+/// other, the delegate, settles the order by itself: they stay fast.
+pub fn slow<'a>(matrix: &Matrix, client: impl Into<Client>, replicas: impl Into<Group<'a>>) -> Span {
+    Tuned { delegate: true }.slow(matrix, client.into(), replicas.into())
 }
 
 #[cfg(test)]
@@ -45,6 +65,17 @@ mod tests {
         assert_eq!(commits(&at(3), |client| slow(&matrix, client, &at(3))), [20, 20, 52]);
         assert_eq!(commits(&at(5), |client| fast(&matrix, client, &at(5))), [52, 68, 68, 125, 146]);
         assert_eq!(commits(&at(5), |client| slow(&matrix, client, &at(5))), [104, 136, 136, 250, 292]);
+    }
+
+    #[test]
+    fn without_a_delegate_three_replicas_go_slow_as_well() {
+        let (matrix, at) = sdpaxos();
+        for (delegate, three) in [(true, [20, 20, 52]), (false, [40, 40, 104])] {
+            let slow = |client| Tuned { delegate }.slow(&matrix, client, Group::from(&at(3)));
+            assert_eq!(commits(&at(3), slow), three);
+        }
+        // Two have none.
+        assert_eq!(commits(&at(2), |client| slow(&matrix, client, &at(2))), [40, 40]);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! What each protocol reaches with each choice of leader, for one placement and one set of clients.
 
+use isochrone_core::deployment::Keyspace;
 use isochrone_core::{FastQuorums, Guarantee, Matrix, RegionId, Span};
 use serde::Serialize;
 
@@ -107,12 +108,12 @@ impl Row {
 }
 
 /// Every row of a placement, in a fixed order: of equal means the first is preferred, so what depends on least comes
-/// first. `quorums` are those of Domino, and `tuned` is what CURP is told.
+/// first. `quorums` are those of Domino; what else a protocol is told is read from the keyspace.
 pub(crate) fn rows(
     matrix: &Matrix,
     replicas: &[RegionId],
     quorums: FastQuorums,
-    tuned: curp::Tuned,
+    keyspace: &Keyspace,
     demand: &Demand,
 ) -> Vec<Row> {
     let group = Group::from(replicas);
@@ -155,6 +156,7 @@ pub(crate) fn rows(
         let rank = weighed(&commits, &slow);
         rows.push(Row { rank, ..row("curp-consensus", Some(*leader), None, commits) });
     }
+    let tuned = curp::Tuned::of(keyspace);
     for master in &leaders {
         let commits = each(&|client| tuned.commit(matrix, client, *master, group));
         let slow = each(&|client| tuned.synced(matrix, client, *master, group));
@@ -171,9 +173,10 @@ pub(crate) fn rows(
         Some("others busy"),
         each(&|client| mencius::busy(matrix, client, group)),
     ));
+    let tuned = epaxos::Tuned::of(keyspace);
     let (fast, slow) = (
         each(&|client| epaxos::fast(matrix, client, group)),
-        each(&|client| epaxos::slow(matrix, client, group)),
+        each(&|client| tuned.slow(matrix, client, group)),
     );
     if fast == slow {
         rows.push(row("epaxos", None, None, fast));

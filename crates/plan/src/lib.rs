@@ -46,6 +46,4 @@ pub use floor::{floor, nearest_majority};
 pub use forecast::{Demand, Forecast, RegionForecast};
 pub use group::Group;
 pub use partitions::{Footprint, Partitions};
-pub use transactions::{
-    Latencies, Quantiles, TransactionForecast, TransactionPlan, latencies, plan_transactions,
-};
+pub use transactions::{Quantiles, TransactionForecast, TransactionPlan, plan_transactions};

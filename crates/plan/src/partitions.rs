@@ -73,14 +73,20 @@ impl<'a> Partitions<'a> {
         self.replicas(partition).iter().map(trip).min().unwrap_or_default()
     }
 
-    /// Which partition's leader coordinates (`specs/carousel.md` 2.2): a participant's in the client's region, else any
-    /// other's there, else the nearest; the first of equals.
+    /// Which partition's leader coordinates (`specs/carousel.md` 2.2): one in the client's region, else the nearest; of
+    /// equals a participant's, then the first.
     pub(crate) fn coordinator(self, matrix: &Matrix, client: RegionId, participants: &[usize]) -> usize {
         let here = |partition: &usize| self.leader(*partition) == client;
         let led = participants.iter().copied().filter(here).min();
         let led = led.or_else(|| (0..self.len()).find(here));
         let far = |partition: &usize| matrix.rtt(client, self.leader(*partition));
-        led.or_else(|| (0..self.len()).min_by_key(far)).unwrap_or(0)
+        let nearest = || {
+            let nearest = (0..self.len()).min_by_key(far)?;
+            let participant =
+                participants.iter().copied().min_by_key(|partition| (far(partition), *partition));
+            participant.filter(|partition| far(partition) == far(&nearest)).or(Some(nearest))
+        };
+        led.or_else(nearest).unwrap_or(0)
     }
 }
 
@@ -119,5 +125,9 @@ pub(crate) mod tests {
         let led_elsewhere = &groups[..2];
         // From Euro, US East is 88 ms away and US West 166.
         assert_eq!(Partitions::new(led_elsewhere).coordinator(&matrix, RegionId(2), &[0]), 1);
+        // Nobody leads in region 4, and all leaders are equally far.
+        let partitions = Partitions::new(&groups[..4]);
+        assert_eq!(partitions.coordinator(&unit(5), RegionId(4), &[2, 3]), 2);
+        assert_eq!(partitions.coordinator(&unit(5), RegionId(4), &[]), 0);
     }
 }

@@ -1,10 +1,11 @@
 //! Where as many replicas would better stand.
 
+use isochrone_core::deployment::Keyspace;
 use isochrone_core::{Deployment, FastQuorums, RegionId};
 
+use crate::Demand;
 use crate::advice::best;
 use crate::forecast::{Row, rows};
-use crate::{Demand, curp};
 
 /// More placements than this are not all tried; the search then changes one replica at a time.
 const ALL_MAX: u128 = 2_000;
@@ -15,7 +16,7 @@ pub(crate) fn better(
     deployment: &Deployment,
     replicas: &[RegionId],
     quorums: FastQuorums,
-    tuned: curp::Tuned,
+    keyspace: &Keyspace,
     demand: &Demand,
     now: Option<u128>,
 ) -> Option<(Vec<RegionId>, Vec<Row>)> {
@@ -25,7 +26,7 @@ pub(crate) fn better(
     if sites.len() < replicas.len() {
         return None;
     }
-    let rows = |placement: &[RegionId]| rows(matrix, placement, quorums, tuned, demand);
+    let rows = |placement: &[RegionId]| rows(matrix, placement, quorums, keyspace, demand);
     let rank = |placement: &[RegionId]| best(&rows(placement)).rank.unwrap_or(u128::MAX);
     let found = if combinations(sites.len(), replicas.len()) <= ALL_MAX {
         all(&sites, replicas.len()).into_iter().min_by_key(|placement| rank(placement))?

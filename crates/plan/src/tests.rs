@@ -1,5 +1,6 @@
 //! The plan of ready-made deployments.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use expect_test::expect;
@@ -296,6 +297,26 @@ fn curp_is_planned_with_the_copies_that_its_keyspace_has() {
 }
 
 #[test]
+fn epaxos_is_planned_with_a_second_round_trip_where_there_is_no_delegate() {
+    let rows = |settings: &[(&str, &str)]| {
+        let settings: Vec<_> =
+            settings.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+        let three = ready_made("three-regions").with_protocol(MAIN, "epaxos", &Known::names(&["epaxos"]));
+        let plan = planned(&three.unwrap().with_parameters(MAIN, &settings).unwrap());
+        let rows = plan.protocols.into_iter().filter(|row| row.protocol == "epaxos");
+        let waits = |row: crate::Forecast| {
+            (row.case, row.regions.iter().map(|region| region.commit_ms).collect::<Vec<_>>())
+        };
+        rows.map(waits).collect::<Vec<_>>()
+    };
+    let fast = vec![73.0, 73.0, 88.0];
+    assert_eq!(rows(&[]), [(None::<String>, fast.clone())]);
+    let (free, conflicting) = (Some("no conflict".to_owned()), Some("conflict".to_owned()));
+    let slow = vec![146.0, 146.0, 176.0];
+    assert_eq!(rows(&[("delegate", "false")]), [(free, fast), (conflicting, slow)]);
+}
+
+#[test]
 fn every_ready_made_deployment_can_be_planned_and_nothing_is_below_its_floor() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deployments");
     for entry in std::fs::read_dir(folder).unwrap() {
@@ -351,6 +372,42 @@ fn the_table_of_transactions() {
     assert_eq!(printed["partitions"][3][0], "Asia");
     let retwis = &printed["forecasts"][0];
     assert_eq!((&retwis["protocol"], &retwis["all"]["p50_ms"]), (&"carousel-fast".into(), &235.0.into()));
+}
+
+/// The means of a workload by protocol, where the keyspace has this one with these parameters.
+fn transaction_means(workload: &str, protocol: &str, settings: &[(&str, &str)]) -> BTreeMap<String, f64> {
+    let known = Known::names(&[]).placing(&["carousel-fast", "carousel-basic", "2pc", "tapir"]);
+    let settings: Vec<_> =
+        settings.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+    let deployment = ready_made("carousel-ec2").with_protocol(MAIN, protocol, &known).unwrap();
+    let deployment = deployment.with_parameters(MAIN, &settings).unwrap();
+    let plan = crate::plan_transactions(&deployment, MAIN, &Demand::of(&deployment)).unwrap();
+    let rows = plan.forecasts.into_iter().filter(|row| row.workload == workload);
+    rows.map(|row| (row.protocol, row.all.mean_ms)).collect()
+}
+
+#[test]
+fn transactions_are_planned_as_their_keyspace_is_told() {
+    let default = transaction_means("retwis", "carousel-fast", &[]);
+    let told = |protocol: &str, settings: &[(&str, &str)]| {
+        let means = transaction_means("retwis", protocol, settings);
+        let others = |means: &BTreeMap<String, f64>| {
+            means.clone().into_iter().filter(|(name, _)| name != protocol).collect::<Vec<_>>()
+        };
+        assert_eq!(others(&means), others(&default), "of {protocol} alone");
+        means[protocol]
+    };
+    let (fast, basic) = (default["carousel-fast"], default["carousel-basic"]);
+    let [local, leader] = ["local", "leader"].map(|reads| told("carousel-fast", &[("reads", reads)]));
+    assert_eq!(told("carousel-fast", &[("reads", "nearest")]), fast);
+    assert_eq!(told("carousel-fast", &[("fast_path", "false")]), basic);
+    assert_eq!(told("carousel-basic", &[("fast_path", "true")]), leader);
+    assert_eq!(told("2pc", &[("coordinator", "local")]), default["2pc"]);
+    let latest = told("carousel-basic", &[("read_only", "latest")]);
+    let remote = told("2pc", &[("coordinator", "remote")]);
+    // Computed apart from this code, over all that transactions may touch.
+    let means = [fast, local, leader, basic, latest, default["2pc"], remote].map(|mean| format!("{mean:.1}"));
+    assert_eq!(means, ["225.6", "239.9", "270.1", "303.7", "407.0", "726.8", "712.8"]);
 }
 
 #[test]

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use isochrone_core::deployment::{ConfigErrors, Deployment};
+use isochrone_core::deployment::{ConfigErrors, Deployment, Keyspace};
 use isochrone_core::{KeyspaceId, Matrix, Random, RegionId, Span};
 use serde::Serialize;
 
+use crate::carousel::Reads;
 use crate::partitions::Footprint;
 use crate::{Demand, Partitions, carousel, tapir, twopc};
 
@@ -40,29 +41,81 @@ const MIXES: &[(&str, &[Shape])] = &[
 ];
 
 /// A closed form; the last argument says whether the transaction only reads.
-type Form = fn(&Matrix, RegionId, Partitions<'_>, Footprint<'_>, bool) -> Span;
+type Form = fn(&Matrix, RegionId, Partitions<'_>, Footprint<'_>, Tuned, bool) -> Span;
 
 /// The protocols, fastest first where nothing is in the way.
 const FORMS: &[(&str, Form)] = &[
-    ("carousel-fast", |matrix, client, partitions, of, reads| match reads {
-        true => carousel::read_only(matrix, client, partitions, of),
-        false => carousel::fast(matrix, client, partitions, of),
+    ("carousel-fast", of_carousel),
+    ("carousel-basic", of_carousel),
+    ("tapir", |matrix, client, partitions, of, _, _| tapir::commit(matrix, client, partitions, of)),
+    ("2pc", |matrix, client, partitions, of, tuned, _| match tuned.remote {
+        true => twopc::remote(matrix, client, partitions, of),
+        false => twopc::commit(matrix, client, partitions, of),
     }),
-    ("carousel-basic", |matrix, client, partitions, of, reads| match reads {
-        true => carousel::read_only(matrix, client, partitions, of),
-        false => carousel::basic(matrix, client, partitions, of),
-    }),
-    ("tapir", |matrix, client, partitions, of, _| tapir::commit(matrix, client, partitions, of)),
-    ("2pc", |matrix, client, partitions, of, _| twopc::commit(matrix, client, partitions, of)),
 ];
+
+/// Both variants, which differ in what they are told.
+fn of_carousel(
+    matrix: &Matrix,
+    client: RegionId,
+    partitions: Partitions<'_>,
+    of: Footprint<'_>,
+    tuned: Tuned,
+    reads: bool,
+) -> Span {
+    match (reads && !tuned.latest, tuned.votes) {
+        (true, _) => carousel::read_only(matrix, client, partitions, of),
+        (false, true) => carousel::voted(matrix, client, partitions, of, tuned.reads),
+        (false, false) => carousel::basic(matrix, client, partitions, of),
+    }
+}
+
+/// What the parameters of a keyspace say of the way that its transactions take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Tuned {
+    /// Of Carousel, whether every replica votes.
+    votes: bool,
+    /// And who serves reads then.
+    reads: Reads,
+    /// And whether what only reads takes the way of what writes.
+    latest: bool,
+    /// Of 2PC, whether the first participant coordinates.
+    remote: bool,
+}
+
+impl Tuned {
+    /// What a protocol has by default.
+    fn by_default(protocol: &str) -> Tuned {
+        let votes = protocol == "carousel-fast";
+        let reads = if votes { Reads::Nearest } else { Reads::Leader };
+        Tuned { votes, reads, latest: false, remote: false }
+    }
+
+    /// Of a keyspace of this protocol what it says, which the protocol refuses where it is wrong; of any other what the
+    /// protocol has by default.
+    fn of(protocol: &str, keyspace: &Keyspace) -> Tuned {
+        let default = Tuned::by_default(protocol);
+        if keyspace.protocol != protocol {
+            return default;
+        }
+        let reads = [("leader", Reads::Leader), ("local", Reads::Local), ("nearest", Reads::Nearest)];
+        let mut reader = keyspace.parameters.read();
+        Tuned {
+            votes: reader.boolean("fast_path", default.votes),
+            reads: reader.choice("reads", default.reads, &reads),
+            latest: reader.choice("read_only", default.latest, &[("moment", false), ("latest", true)]),
+            remote: reader.choice("coordinator", default.remote, &[("local", false), ("remote", true)]),
+        }
+    }
+}
 
 /// Latencies, rising, each with its part of all transactions; the parts make up one.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Latencies(Vec<(Span, f64)>);
+struct Latencies(Vec<(Span, f64)>);
 
 impl Latencies {
     /// The latency that this part of the transactions does not exceed.
-    pub fn quantile(&self, share: f64) -> Span {
+    fn quantile(&self, share: f64) -> Span {
         let mut below = 0.0;
         let found = self.0.iter().find(|(_, part)| {
             below += part;
@@ -73,7 +126,7 @@ impl Latencies {
     }
 
     /// Their mean, milliseconds.
-    pub fn mean_ms(&self) -> f64 {
+    fn mean_ms(&self) -> f64 {
         self.0.iter().map(|(latency, part)| latency.as_millis_f64() * part).sum()
     }
 
@@ -92,11 +145,12 @@ impl Latencies {
 
 /// What transactions of a workload take under a protocol, for the clients of each region, where keys lie in all
 /// partitions equally and nothing else is under way. `None` for names that are not known.
-pub fn latencies(
+fn latencies(
     matrix: &Matrix,
     partitions: Partitions<'_>,
     workload: &str,
     protocol: &str,
+    tuned: Tuned,
 ) -> Option<Vec<Latencies>> {
     let (_, mix) = MIXES.iter().find(|(name, _)| *name == workload)?;
     let (_, form) = FORMS.iter().find(|(name, _)| *name == protocol)?;
@@ -107,7 +161,7 @@ pub fn latencies(
         for (shape, footprints) in mix.iter().zip(&footprints) {
             for (reads, participants, part) in footprints {
                 let of = Footprint { reads, participants };
-                let latency = form(matrix, client, partitions, of, shape.3);
+                let latency = form(matrix, client, partitions, of, tuned, shape.3);
                 *all.entry(latency).or_default() += part * f64::from(shape.0) / f64::from(sum);
             }
         }
@@ -230,7 +284,8 @@ pub fn plan_transactions(
     let mut forecasts = Vec::new();
     for (workload, _) in MIXES {
         for (protocol, _) in FORMS {
-            let Some(found) = latencies(matrix, partitions, workload, protocol) else { continue };
+            let tuned = Tuned::of(protocol, keyspace);
+            let Some(found) = latencies(matrix, partitions, workload, protocol, tuned) else { continue };
             forecasts.push(TransactionForecast {
                 workload: (*workload).to_owned(),
                 protocol: (*protocol).to_owned(),
@@ -322,7 +377,8 @@ mod tests {
         ];
         let (matrix, groups) = (ec2(), PL_A());
         let all = |protocol, workload| {
-            let found = latencies(&matrix, Partitions::new(&groups), workload, protocol).unwrap();
+            let tuned = Tuned::by_default(protocol);
+            let found = latencies(&matrix, Partitions::new(&groups), workload, protocol, tuned).unwrap();
             Latencies::mixed(found.iter().map(|found| (found, 1.0)).collect::<Vec<_>>())
         };
         for (protocol, workload, expected) in table {

@@ -3,10 +3,7 @@
 
 use crate::simulated::{Answer, Clients, Script};
 use crate::{Kind, Pace, Recorder, Window, Workload};
-use isochrone_check::Report as Checked;
-use isochrone_check::{
-    Budget, CheckError, History, ModelName, Operation, Verdict, check_by_key, check_named, once,
-};
+use isochrone_check::{Budget, History, Promise, Verdict, check_promised, once};
 use isochrone_core::command::Command;
 use isochrone_core::deployment::{ConfigErrors, Keyspace};
 use isochrone_core::{Deployment, Guarantee, Instant, KeyspaceId, NodeId, Protocol, Random, Span};
@@ -374,42 +371,6 @@ pub(crate) fn add_node(config: &mut Config, twin: usize) {
 /// So long after the end of all faults everything is executed that was answered before them.
 const SETTLED: Span = Span::from_secs(5);
 
-/// Whether a history is what a sequenced keyspace promises: a write has a place behind what had been executed when it was
-/// asked for, and has its result by `executed`.
-///
-/// Where that leaves too many orders open, an order is looked for in which writes had their results sooner: one that is
-/// linearizable is allowed as well, and so is each in between.
-fn check_sequenced(history: &History, executed: Instant, budget: &Budget<'_>) -> Result<Checked, CheckError> {
-    let whole = check_named(&executed_by(history, Span::MAX, executed), ModelName::Kv, budget)?;
-    if let Verdict::Undecided { .. } = whole.verdict {
-        for soon in [Span::ZERO, Span::from_millis(200)] {
-            let sooner = check_named(&executed_by(history, soon, executed), ModelName::Kv, budget)?;
-            if let Verdict::Linearizable = sooner.verdict {
-                return Ok(sooner);
-            }
-        }
-    }
-    Ok(whole)
-}
-
-/// What was answered with its place, as it would have been with its result: so long afterwards, and at the latest when
-/// everything had one.
-fn executed_by(history: &History, soon: Span, executed: Instant) -> History {
-    let mut history = history.clone();
-    for operation in &mut history.operations {
-        let blind = match &*operation.op {
-            "mset" => true,
-            "set" => !operation.args.iter().any(|word| word == "nx"),
-            _ => false,
-        };
-        if let Some(returned) = operation.returned.filter(|_| blind) {
-            let later = returned.saturating_add(soon.as_nanos()).min(executed.as_nanos());
-            operation.returned = Some(returned.max(later));
-        }
-    }
-    history
-}
-
 /// Checks a history by what was promised; gives the reason where it cannot be decided. Nothing that was answered with its
 /// place before `executed` is executed later.
 fn judge(
@@ -425,18 +386,15 @@ fn judge(
     // A history of a trial is decided within milliseconds or it is a hard one.
     let budget = Budget { steps: 50_000_000, ..Budget::default() };
     // A command is a transaction: what is strictly serializable is linearizable key by key.
-    let checked = match guarantee {
-        Guarantee::Linearizable | Guarantee::StrictlySerializable => {
-            check_named(history, ModelName::Kv, &budget)
-        }
-        Guarantee::LinearizableByKey => check_by_key(history, &budget),
-        Guarantee::Sequenced => check_sequenced(history, executed, &budget),
-        // Some order of all, whenever each was asked for.
-        Guarantee::Serializable => check_named(&timeless(history), ModelName::Kv, &budget),
+    let promise = match guarantee {
+        Guarantee::Linearizable | Guarantee::StrictlySerializable => Promise::Linearizable,
+        Guarantee::LinearizableByKey => Promise::LinearizableByKey,
+        Guarantee::Sequenced => Promise::Sequenced,
+        Guarantee::Serializable => Promise::Serializable,
         weaker => return Some(format!("what is {weaker} and no more is not checked")),
     };
     let mut undecided = None;
-    match checked {
+    match check_promised(history, promise, executed.as_nanos(), &budget) {
         Ok(report) => match report.verdict {
             Verdict::Linearizable => {}
             Verdict::Violation(ref explanation) => broken(explanation.to_string()),
@@ -453,21 +411,10 @@ fn judge(
     undecided
 }
 
-/// The same history as of operations that were all under way at once.
-fn timeless(history: &History) -> History {
-    let last = history.operations.iter().filter_map(|operation| operation.returned).max();
-    let at_once = |operation: &Operation| Operation {
-        invoked: 0,
-        returned: operation.returned.and(last),
-        ..operation.clone()
-    };
-    history.operations.iter().map(at_once).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use isochrone_check::{Outcome as End, Value};
+    use isochrone_check::{Operation, Outcome as End, Value};
 
     /// What was asked of one key one after the other, with what each was answered.
     fn history(asked: &[(&str, &[&str], Value)]) -> History {

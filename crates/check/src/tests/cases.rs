@@ -2,8 +2,8 @@
 
 use crate::tests::script::history;
 use crate::{
-    Budget, History, ModelName, SessionViolationKind, Verdict, check_by_key, check_named, check_sessions,
-    once,
+    Budget, History, ModelName, Promise, SessionViolationKind, Verdict, check_by_key, check_named,
+    check_promised, check_sessions, once,
 };
 
 pub(super) struct Case {
@@ -566,6 +566,24 @@ pub(super) const CASES: &[Case] = &[
         1 40..50 copy y+x replace -> 1
         2 80..90 get x -> a",
     ),
+    kv(
+        "an unknown pop may take as many as a number can say, and another one more",
+        true,
+        "
+        1 0..1 rpush l a -> 1
+        2 2.. lpop l 18446744073709551615
+        3 2.. lpop l
+        4 5..6 llen l -> 0",
+    ),
+    kv(
+        "the same at the other end",
+        true,
+        "
+        1 0..1 rpush l a -> 1
+        2 2.. rpop l 18446744073709551615
+        3 2.. rpop l
+        4 5..6 llen l -> 0",
+    ),
 ];
 
 /// The first case with a wrong verdict.
@@ -663,6 +681,42 @@ const SESSIONS: &[(&str, Check, Option<SessionViolationKind>, &str)] = &[
         1 0..10 rpush x a -> 1
         2 12.. lpop x
         4 20..30 lrange x 0 -1 -> []",
+    ),
+    (
+        "a token that a pop without a recorded answer may have taken",
+        once,
+        None,
+        "
+        1 0..10 rpush x a -> 1
+        2 12..15 lpop x
+        4 20..30 lrange x 0 -1 -> []",
+    ),
+    (
+        "tokens that are numbers",
+        once,
+        None,
+        "
+        1 0..10 rpush x 7 -> 1
+        1 12..15 rpush x 8 -> 2
+        2 20..30 lpop x -> 7
+        4 40..50 lrange x 0 -1 -> [8]",
+    ),
+    (
+        "a number taken twice",
+        once,
+        Some(SessionViolationKind::Repeated),
+        "
+        1 0..10 rpush x 7 -> 1
+        2 20..30 lpop x -> 7
+        3 20..30 lpop x -> 7",
+    ),
+    (
+        "a number of nobody",
+        once,
+        Some(SessionViolationKind::Invented),
+        "
+        1 0..10 rpush x 7 -> 1
+        4 20..30 lrange x 0 -1 -> [7 8]",
     ),
     (
         "a failed token",
@@ -879,6 +933,53 @@ fn what_each_key_says_may_be_right_where_the_whole_is_not() {
         let report = check_by_key(&history(&format!("{crossed}\n{more}")), &Budget::default()).unwrap();
         assert_eq!(report.verdict.as_str(), verdict, "{more}");
     }
+}
+
+/// A write of two keys is two parts, both of its line.
+#[test]
+fn an_explanation_by_key_names_the_lines_of_the_history() {
+    let stale = "
+        1 0..10 mset x+y 1 1 -> OK
+        2 20..30 set y 2 -> OK
+        3 40..50 get y -> 1";
+    let report = check_by_key(&history(stale), &Budget::default()).unwrap();
+    let explanation = report.explanation().unwrap();
+    let lines: Vec<usize> = explanation.operations.iter().map(|operation| operation.line).collect();
+    assert!(lines.ends_with(&[2, 3]), "{explanation}");
+    assert!(explanation.text.contains("\n     3        3   get y"), "{explanation}");
+    assert_eq!((report.operations, report.keys), (3, 2));
+}
+
+#[test]
+fn a_history_is_held_against_what_was_promised() {
+    let words = |script: &str, executed: u64| {
+        Promise::ALL.map(|promise| {
+            check_promised(&history(script), promise, executed, &Budget::default()).unwrap().word()
+        })
+    };
+    let broken = "violation";
+    let late = "
+        1 0..1000 set x 1 -> OK
+        2 2000..3000 get x -> nil";
+    assert_eq!(words(late, u64::MAX), [broken, broken, "sequenced", "serializable"]);
+    // What must have been executed before it was looked for.
+    assert_eq!(words(late, 1_500_000), [broken, broken, broken, "serializable"]);
+    // Its answer says that the key was absent, so it came with the result; the first word is a value.
+    let unless = late.replace("set x 1", "set x 1 NX");
+    assert_eq!(words(&unless, u64::MAX), [broken, broken, broken, "serializable"]);
+    let value = late.replace("set x 1", "set x nx");
+    assert_eq!(words(&value, u64::MAX), [broken, broken, "sequenced", "serializable"]);
+    // Each key by itself is in order.
+    let crossed = "
+        1 0..90 mset x+y 3 3 -> OK
+        2 0..10 set x 1 -> OK
+        3 20..30 set y 2 -> OK
+        3 100..110 mget x+y -> [1 3]";
+    assert_eq!(words(crossed, 15_000), [broken, "linearizable-by-key", broken, "serializable"]);
+    assert_eq!(words("1 0..10 get x -> 1", u64::MAX), [broken; 4]);
+    assert_eq!(words("1 0..10 get x -> nil", u64::MAX), Promise::ALL.map(Promise::as_str));
+    assert!(Promise::ALL.into_iter().all(|promise| promise.as_str().parse() == Ok(promise)));
+    assert!("by-key".parse::<Promise>().is_err());
 }
 
 #[test]

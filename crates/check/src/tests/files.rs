@@ -160,6 +160,7 @@ fn a_report_is_one_json_object() {
           "keys": 1,
           "model": "kv",
           "operations": 3,
+          "promise": "linearizable",
           "seconds": null,
           "steps": 2,
           "undecided": null,

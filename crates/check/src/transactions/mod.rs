@@ -248,9 +248,7 @@ pub fn check_transactions(
             },
         }
     };
-    let seconds =
-        budget.clock.zip(started).map(|(clock, started)| clock().saturating_sub(started).as_secs_f64());
-    Ok(TransactionReport::of(history, isolation, verdict, seconds))
+    Ok(TransactionReport::of(history, isolation, verdict, budget.seconds(started)))
 }
 
 enum Decision {

@@ -8,7 +8,7 @@ use isochrone_core::deployment::ConfigErrors;
 use isochrone_sim::{Load, Traffic, Violation, run_seeds};
 use isochrone_workload::trial::Outcome;
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::sync::{Mutex, PoisonError};
 
@@ -52,6 +52,8 @@ struct Gathered<T> {
     events: u64,
     simulating: std::time::Duration,
     undecided: Vec<(u64, String)>,
+    /// The seeds that are in the figures.
+    merged: BTreeSet<u64>,
     figures: T,
 }
 
@@ -68,7 +70,13 @@ pub(super) fn run<G, F: Send, H, T: Send>(
     let shown = trial(seeds.first)?;
     show_flow(arguments, &shown.trace, &shown.drawing)?;
     first(&shown)?;
-    let gathered = Gathered { events: 0, simulating: Default::default(), undecided: Vec::new(), figures };
+    let gathered = Gathered {
+        events: 0,
+        simulating: Default::default(),
+        undecided: Vec::new(),
+        merged: BTreeSet::new(),
+        figures,
+    };
     let gathered = Mutex::new(gathered);
     let progress = bar("simulating", seeds.count);
     let summary = run_seeds(
@@ -76,10 +84,13 @@ pub(super) fn run<G, F: Send, H, T: Send>(
         |seed| match trial(seed) {
             Ok(outcome) => {
                 let mut gathered = gathered.lock().unwrap_or_else(PoisonError::into_inner);
-                merge(&mut gathered.figures, &outcome);
                 gathered.events += outcome.report.events;
                 gathered.simulating += outcome.elapsed;
-                gathered.undecided.extend(outcome.undecided.map(|reason| (seed, reason)));
+                // Some are run twice, to see that both runs are the same.
+                if gathered.merged.insert(seed) {
+                    merge(&mut gathered.figures, &outcome);
+                    gathered.undecided.extend(outcome.undecided.map(|reason| (seed, reason)));
+                }
                 outcome.report
             }
             Err(errors) => panic!("the same parameters were good before: {errors}"),
@@ -88,9 +99,7 @@ pub(super) fn run<G, F: Send, H, T: Send>(
     );
     progress.finish_and_clear();
     let mut gathered = gathered.into_inner().unwrap_or_else(PoisonError::into_inner);
-    // A seed that was run twice says it twice.
     gathered.undecided.sort();
-    gathered.undecided.dedup();
     let campaign = Campaign {
         seeds: summary.seeds,
         violations: summary.violations.iter().map(|violation| broken(arguments, violation)).collect(),

@@ -66,6 +66,33 @@ fn the_same_seed_is_the_same_run_in_another_process() {
     assert_ne!(json(&words, 0)["hash"], other["hash"]);
 }
 
+/// The first seed of several is run twice, to see that both runs are the same: what it shows is still that of one run.
+#[test]
+fn a_seed_that_is_run_twice_counts_once() {
+    let carousel = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deployments/carousel-ec2.toml");
+    let run = |file, seeds: [&'static str; 2]| [&["sim", file, "--duration", "10s"][..], &seeds].concat();
+    let (one, several) = (["--seed", "0"], ["--seeds", "1"]);
+    for file in [THREE, carousel] {
+        let [once, twice] =
+            [one, several].map(|seeds| json(&[&run(file, seeds)[..], &["--format", "json"]].concat(), 0));
+        let repeated = [&once, &twice].map(|printed| printed["runs_repeated"].as_u64());
+        assert_eq!(repeated, [Some(0), Some(1)]);
+        assert_eq!(once["hash"], twice["hash"]);
+        assert!(once["regions"].as_array().is_some_and(|regions| !regions.is_empty()), "{once}");
+        assert_eq!(once["regions"], twice["regions"], "{file}");
+        assert_eq!(once["committed"], twice["committed"], "{file}");
+        // What of all messages belongs to one operation or transaction.
+        let [once, twice] = [one, several].map(|seeds| {
+            let (status, out, err) = outcome([&run(file, seeds)[..], &["--messages"]].concat());
+            assert_eq!(status, 0, "{out}{err}");
+            let table = out.lines().skip_while(|line| !line.starts_with("between nodes, for each "));
+            table.take_while(|line| !line.is_empty()).map(str::to_owned).collect::<Vec<_>>()
+        });
+        assert!(once.len() > 3, "{once:?}");
+        assert_eq!(once, twice, "{file}");
+    }
+}
+
 #[test]
 fn a_simulated_history_is_written_drawn_and_checked() {
     let folder = tempfile::tempdir().unwrap();
@@ -124,6 +151,35 @@ fn check_tells_held_broken_and_unreadable_apart_by_its_status() {
     }
 }
 
+/// A write that was answered and is missed later: of some keyspaces that is a violation.
+#[test]
+fn a_history_is_checked_against_what_its_keyspace_promises() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("history.jsonl");
+    let lines = concat!(
+        r#"{"client":1,"session":0,"sequence":1,"key":"x","op":"set","args":["1"],"invoked":0,"returned":1000000,"outcome":"ok","value":"OK"}"#,
+        "\n",
+        r#"{"client":2,"session":0,"sequence":1,"key":"x","op":"get","args":[],"invoked":2000000,"returned":3000000,"outcome":"ok","value":null}"#,
+        "\n"
+    );
+    std::fs::write(&file, lines).unwrap();
+    let file = file.to_str().unwrap();
+    for (promise, status, verdict) in [
+        ("linearizable", 1, "violation"),
+        ("linearizable-by-key", 1, "violation"),
+        ("sequenced", 0, "sequenced"),
+        ("serializable", 0, "serializable"),
+    ] {
+        let printed = json(&["check", file, "--promise", promise, "--format", "json"], status);
+        assert_eq!((&printed["verdict"], &printed["promise"]), (&verdict.into(), &promise.into()));
+    }
+    // Who does not say what was promised is told that there is more than one.
+    let (status, out, _) = outcome(["check", file]);
+    assert!(status == 1 && out.contains("say --promise"), "{out}");
+    let (status, out, _) = outcome(["check", file, "--promise", "linearizable"]);
+    assert!(status == 1 && !out.contains("--promise"), "{out}");
+}
+
 /// What holds of nothing, or can never be, is bad input and told once: neither a success nor a failure of what was asked.
 #[test]
 fn what_asks_for_nothing_or_names_nothing_is_bad_input() {
@@ -147,6 +203,11 @@ fn what_asks_for_nothing_or_names_nothing_is_bad_input() {
         (&["check", file], "the history is empty"),
         (&["check", file, "--model", "transactions"], "the history is empty"),
         (&["check", "/no/such/history", "--model", "foo"], "no model is named \"foo\""),
+        (&["check", "/no/such/history", "--promise", "foo"], "no promise is named \"foo\""),
+        (
+            &["check", "/no/such/history", "--model", "transactions", "--promise", "sequenced"],
+            "--promise sequenced is for --model kv, the commands of keyspaces; transactions have --isolation",
+        ),
         (
             &["sim", THREE, "--set", "foo=1"],
             "isochrone: --set foo=1: keyspace \"main\": unknown parameter \"foo\"",

@@ -121,8 +121,14 @@ impl<'a> Supply<'a> {
                 Single::Pop(..) if planted(Mutation::OutlookForgetsPops) => {}
                 Single::Push(End::Left, values) => supply.left.extend(values),
                 Single::Push(End::Right, values) => supply.right.extend(values),
-                Single::Pop(End::Left, count) => supply.pops_left += count.unwrap_or(1),
-                Single::Pop(End::Right, count) => supply.pops_right += count.unwrap_or(1),
+                Single::Pop(end, count) => {
+                    let pops = match end {
+                        End::Left => &mut supply.pops_left,
+                        End::Right => &mut supply.pops_right,
+                    };
+                    // A client may ask for as many as a number can say.
+                    *pops = pops.saturating_add(count.unwrap_or(1));
+                }
                 single if single.reads() => {}
                 _ => return None,
             }
