@@ -196,6 +196,28 @@ def test_what_counts_nothing_does_not_stop_it_nor_show_in_its_loss(samples):
     assert by_weight == again.n_iter_ and np.array_equal(stopped.coef_, again.coef_)
 
 
+@pytest.mark.parametrize("early_stopping", [False, True])
+def test_a_label_that_counts_nothing_may_be_of_any_size(samples, early_stopping):
+    X, y = samples
+    weights = np.ones(len(y))
+    # The last one is held back.
+    weights[[7, -1]] = 0.0
+    fits = []
+    for label in (0.0, sys.float_info.max):
+        model = CopRegressor(max_iter=20, early_stopping=early_stopping)
+        fits.append(model.fit(X, np.where(weights > 0, y, label), sample_weight=weights))
+    assert fits[0].n_iter_ == fits[1].n_iter_ > 5 and fits[0].loss_curve_ == fits[1].loss_curve_
+    assert np.array_equal(fits[0].coef_, fits[1].coef_) and np.array_equal(fits[0].intercept_, fits[1].intercept_)
+
+
+def test_an_intercept_that_overflows_in_a_batch_is_refused():
+    X = sparse.csr_matrix((300, 5))
+    model = CopRegressor(penalty=None, learning_rate="constant", eta0=1e300).partial_fit(X, np.zeros(300))
+    with pytest.raises(ValueError, match="the coefficients have grown beyond what a float can hold"):
+        model.partial_fit(X, np.full(300, 1e10))
+    assert model.t_ == 300 and not model.coef_.any() and not model.intercept_.any()
+
+
 def test_a_batch_of_which_nothing_counts_teaches_nothing(samples):
     X, y = samples
     model = CopClassifier(penalty=None, n_jobs=2).partial_fit(X[:1000], y[:1000], classes=[-1, 1])

@@ -157,4 +157,15 @@ pub trait Task: Sync {
         read: &[f64],
         write: &mut [f64],
     ) -> f64;
+
+    /// What [`Task::compute`] has made of these values comes to nothing ([`crate::Scheme::Occ`] begins the sample again): for a task
+    /// that keeps account of what it does. The thread that has computed it says so. `write` is room for as many numbers as before.
+    fn taken_back<V: Value>(
+        &self,
+        _sample: &Sample<'_, V>,
+        _step: &Step<'_>,
+        _read: &[f64],
+        _write: &mut [f64],
+    ) {
+    }
 }

@@ -32,9 +32,11 @@ impl PyPlan {
 
     /// The plan, if it is one of these samples for linear models.
     pub(crate) fn of_samples(&self, data: &Dataset<'_>) -> PyResult<&Plan> {
-        self.plan.check(&Linear::new(Loss::Hinge), data).map_err(refused)?;
+        let task = Linear::new(Loss::Hinge);
+        self.plan.check(&task, data).map_err(refused)?;
         if self.sound.get().is_none() {
             self.plan.validate(data).map_err(raised)?;
+            self.plan.check_sets(&task, data).map_err(refused)?;
             self.sound.get_or_init(|| ());
         }
         Ok(&self.plan)

@@ -247,7 +247,7 @@ pub(crate) struct PyMoved {
 
 #[pymethods]
 impl PyMoved {
-    /// Whether all numbers that were learnt are finite. Others are if they were: they only become smaller.
+    /// Whether all parameters that were learnt are finite. Others are if they were: they only become smaller.
     fn is_finite(&self) -> bool {
         self.coef.iter().all(|number| number.is_finite())
     }
@@ -567,7 +567,9 @@ fn score(task: &Linear, held: &Dataset<'_>, model: &Model) -> f64 {
 /// R², by importance; where all labels are the same, minus the mean squared error, which tells as well what is better.
 fn explained(held: &Dataset<'_>, tell: Tell<'_>) -> f64 {
     let weighed = |of: &dyn Fn(f64) -> f64| -> f64 {
-        held.labels().iter().enumerate().map(|(row, &label)| held.importance(row) * of(label)).sum()
+        let labels = held.labels().iter().enumerate();
+        let counted = labels.filter(|&(row, _)| held.importance(row) != 0.0);
+        counted.map(|(row, &label)| held.importance(row) * of(label)).sum()
     };
     let mean = weighed(&|label| label) / held.importance_sum();
     let left = summed(held, tell, &|told, label| (told - label).powi(2));
@@ -575,11 +577,15 @@ fn explained(held: &Dataset<'_>, tell: Tell<'_>) -> f64 {
     if spread == 0.0 { -left / held.importance_sum() } else { 1.0 - left / spread }
 }
 
-/// The sum of this over predictions and labels, by importance.
+/// The sum of this over predictions and labels, by importance. Of a sample that counts nothing it may be infinite, and 0 times that
+/// is no number.
 fn summed(held: &Dataset<'_>, tell: Tell<'_>, of: &dyn Fn(f64, f64) -> f64) -> f64 {
     let (mut row, mut sum) = (0, 0.0);
     tell(&mut |told| {
-        sum += held.importance(row) * of(told, held.labels()[row]);
+        let importance = held.importance(row);
+        if importance != 0.0 {
+            sum += importance * of(told, held.labels()[row]);
+        }
         row += 1;
     });
     sum

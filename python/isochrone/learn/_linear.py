@@ -167,7 +167,6 @@ class _Linear(SparseCoefMixin, BaseEstimator):  # type: ignore[misc]
         threads = threads_of(self.n_jobs)
         return {
             "loss": self.loss,
-            "epsilon": float(getattr(self, "epsilon", 0.0)),
             "l2": alpha * n_samples * (1.0 - share) if streamed else 0.0,
             "decay": 0.0 if streamed else alpha * (1.0 - share),
             "l1": alpha * n_samples * share,
@@ -256,7 +255,7 @@ class _Linear(SparseCoefMixin, BaseEstimator):  # type: ignore[misc]
         if moved is None:
             check_finite(GROWN, coef, intercept)
             coef = coef.reshape((len(positives), rows.width) if _is_classifier(self) else (rows.width,))
-        elif not moved.is_finite():
+        elif not (moved.is_finite() and np.isfinite(intercept).all()):
             raise ValueError(GROWN)
         self.coef_, self.intercept_ = coef, intercept
         self.t_ = int(getattr(self, "t_", 0)) + report["epochs"] * rows.n_samples
@@ -792,8 +791,10 @@ def held_from(fraction: float, n_samples: int, weights: NDArray[np.float64] | No
 def _cost_of_zeros(loss: str, labels: NDArray[np.float64], weights: NDArray[np.float64] | None) -> float:
     """The mean loss of predicting 0 for all."""
     if loss == "squared_error":
-        counted = weights is None or weights.any()
-        return float(np.average(np.square(labels), weights=weights)) / 2 if counted else 0.0
+        if weights is not None:
+            # What counts nothing may be of any size.
+            labels, weights = labels[weights != 0], weights[weights != 0]
+        return float(np.average(np.square(labels), weights=weights)) / 2 if len(labels) else 0.0
     return float(np.log(2.0)) if loss == "log_loss" else 1.0
 
 

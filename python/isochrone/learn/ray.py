@@ -61,7 +61,8 @@ def learn(
     ----------
     model : CopClassifier or CopRegressor
         What to learn; `n_jobs` are the threads of the centre. With `scheme="cop"`, and without what is for several epochs
-        (`max_iter`, `tol`, `n_iter_no_change`): each sample is learnt from once.
+        (`max_iter`, `tol`, `n_iter_no_change`): each sample is learnt from once. The intercept moves by 0.01 of a step also where
+        sources give arrays.
     sources : sequence of callables
         One for each place: `source(start)` gives `(X, y)` or `(X, y, sample_weight)` from sample number `start` on. See
         :data:`Source`.

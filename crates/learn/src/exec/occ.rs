@@ -61,6 +61,7 @@ impl<T: Task, V: Value, C: Words> Executor<T, V> for Occ<'_, C> {
                 let word = self.cells.word(parameter);
                 word.store(word.load(Relaxed) & !1, Release);
             }
+            run.task.taken_back(&sample, &step, read, write);
             report.restarts += 1;
             if run.pool.is_stopped() {
                 return Err(Halt::Stopped);
@@ -156,4 +157,87 @@ impl<C: Words> Attempt<'_, C> {
 /// Whether the transaction itself has locked this parameter.
 fn owns(locks: &[u32], parameter: u32) -> bool {
     locks.binary_search(&parameter).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::{Dataset, Rows, Sample, Values};
+    use crate::exec::cells::{Cells, Singles};
+    use crate::exec::options::Steps;
+    use crate::exec::run::Lap;
+    use crate::exec::tests::{begin, learnt, options};
+    use crate::exec::{Options, Scheme, Stop};
+    use crate::task::Step;
+    use crate::tasks::{Linear, Loss, Predicts, Tallied};
+    use std::sync::atomic::AtomicU64;
+
+    /// When a sample is learnt from for the first time, its features get other versions meanwhile, as if another thread wrote them.
+    struct Overtaken<'a> {
+        linear: Linear,
+        cells: &'a Singles,
+        /// A bit for each label that was seen.
+        seen: AtomicU64,
+    }
+
+    impl Predicts for Overtaken<'_> {
+        fn learn<V: Value>(
+            &self,
+            sample: &Sample<'_, V>,
+            step: &Step<'_>,
+            read: &[f64],
+            write: &mut [f64],
+        ) -> (f64, f64) {
+            let bit = 1_u64 << (sample.label as u64);
+            if self.seen.fetch_or(bit, Relaxed) & bit == 0 {
+                for &feature in sample.features {
+                    self.cells.word(feature).fetch_add(2, Relaxed);
+                }
+            }
+            self.linear.learn(sample, step, read, write)
+        }
+
+        fn cost(&self, prediction: f64, label: f64) -> f64 {
+            self.linear.cost(prediction, label)
+        }
+    }
+
+    impl Task for Overtaken<'_> {
+        fn compute<V: Value>(
+            &self,
+            sample: &Sample<'_, V>,
+            step: &Step<'_>,
+            read: &[f64],
+            write: &mut [f64],
+        ) -> f64 {
+            self.learn(sample, step, read, write).1
+        }
+    }
+
+    #[test]
+    fn the_loss_of_a_sample_that_is_begun_again_counts_once() {
+        let (features, labels) = (vec![0, 1, 1, 2, 0, 2, 0, 1], vec![0.0, 1.0, 2.0, 3.0]);
+        let values = Values::F64(vec![1.0; 8].into());
+        let data = Dataset::new(vec![0, 2, 4, 6, 8], features, values, labels, 3).unwrap();
+        let linear = Linear::new(Loss::Squared);
+        let begun = begin(&linear, &data);
+        let serial = Tallied::new(linear, true);
+        let model = learnt(&serial, &data, &Options { epochs: 1, ..options(Scheme::Serial, 1) });
+
+        let cells = &Singles::new(&begun.parameters, &[]);
+        let task = Tallied::new(Overtaken { linear, cells, seen: AtomicU64::new(0) }, true);
+        let options = options(Scheme::Occ, 1);
+        let pool = Pool::new(1, options.patience, Stop::default());
+        let steps = Steps::new(&options, 4);
+        let Values::F64(values) = data.values() else { unreachable!("they are made so") };
+        let rows = Rows::of(&data, values);
+        let run = Run::new(&task, rows, None, steps, (&pool, None, begun.intercept), &options);
+        let laps = [Lap::new(steps.epoch(0), 0, 0)];
+        let workers = run.segment(&Occ { cells, record: false }, 1, &laps).unwrap();
+        assert_eq!(workers[0].report.restarts, 4);
+        let mut parameters = vec![0.0; 3];
+        cells.export(1, &mut parameters);
+        assert_eq!(parameters, model.parameters);
+        assert_eq!(task.take().to_bits(), serial.take().to_bits());
+    }
 }

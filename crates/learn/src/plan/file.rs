@@ -247,6 +247,11 @@ impl PlannedBatch {
             let what = "its form is not that of batches under its rule".to_string();
             return Err(PlanFileError::Inconsistent { what });
         }
+        if plan.order.is_some() {
+            let what =
+                "its samples have an order of their own, where those of a batch are in that of the data";
+            return Err(PlanFileError::Inconsistent { what: what.to_string() });
+        }
         let Some(seams) = seams else {
             return Err(PlanFileError::Inconsistent { what: "it has no seams".to_string() });
         };

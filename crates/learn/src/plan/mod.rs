@@ -214,8 +214,11 @@ impl Plan {
     }
 
     /// Whether it has the sets that the task tells of each sample, which under a rule of its own may follow from values and labels,
-    /// that the fingerprint is not of.
-    pub(crate) fn check_sets<T: Task>(&self, task: &T, data: &Dataset<'_>) -> Result<(), PlanMismatch> {
+    /// that the fingerprint is not of. For a plan that [`Plan::validate`] finds nothing in.
+    ///
+    /// # Errors
+    /// The first row that has others.
+    pub fn check_sets<T: Task>(&self, task: &T, data: &Dataset<'_>) -> Result<(), PlanMismatch> {
         let Annotations::General { reads_at, reads, writes_at, writes } = &self.annotations else {
             return Ok(());
         };

@@ -88,4 +88,17 @@ mod tests {
             prop_assert_eq!(decoded(&other).is_ok(), other == planned);
         }
     }
+
+    /// Steps and the intercept go by it, also where no two samples touch the same.
+    #[test]
+    fn another_order_is_refused() {
+        let data = mixed::data(&[vec![(0, mixed::BOTH)], vec![(1, mixed::BOTH)]]);
+        let task = Mixed(Rule::Features);
+        let mut other = BatchPlanner::new().plan(&task, &data).unwrap();
+        other.plan = other.plan.in_order(vec![1, 0]);
+        let mut bytes = Vec::new();
+        other.encode(&mut bytes);
+        let error = PlannedBatch::decode(&bytes, &task, &data).unwrap_err().to_string();
+        assert!(error.contains("its samples have an order of their own"), "{error}");
+    }
 }

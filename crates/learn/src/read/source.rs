@@ -135,6 +135,10 @@ fn packed(error: io::Error) -> io::Error {
 /// What is read at once.
 const BLOCK: usize = 1 << 20;
 
+/// Bytes that a line may have, about: from a few packed ones, or from a device, one may come that no memory holds. Where this crate
+/// is tested, so few that nobody waits for it.
+pub(super) const LINE_MAX: usize = if cfg!(test) { 4 << 20 } else { 1 << 30 };
+
 /// Lines, each without its end.
 pub(super) struct Lines {
     source: Box<dyn Read + Send>,
@@ -243,6 +247,13 @@ impl Lines {
         self.buffer.copy_within(self.from..self.until, 0);
         self.until -= self.from;
         self.from = 0;
+        if self.until > LINE_MAX {
+            let told = format!(
+                "line {} is longer than {LINE_MAX} bytes\n  if it is text, give each sample a line of its own",
+                self.line + 1
+            );
+            return Err(io::Error::new(io::ErrorKind::InvalidData, told));
+        }
         if self.buffer.len() < self.until + BLOCK {
             self.buffer.resize(self.until + 2 * BLOCK, 0);
         }

@@ -1,3 +1,4 @@
+use super::source::LINE_MAX;
 use super::*;
 use proptest::prelude::*;
 use std::io::{Cursor, Write};
@@ -229,6 +230,21 @@ fn compression_is_known_by_content() {
         xz.unwrap_err().to_string(),
         "data.xz: this is compressed by xz\n  unpack it first: unxz FILE"
     );
+}
+
+/// Of a few packed bytes, or of a device, a line may come that no memory holds.
+#[test]
+fn a_line_that_is_too_long_is_refused() {
+    let mut lines = format!("1 1:1\n1 2:1 #{}", "-".repeat(LINE_MAX - 100));
+    assert_eq!(reader(lines.clone(), Options::default()).all().unwrap().len(), 2);
+    lines += &"-".repeat(2 * LINE_MAX);
+    for how in [Compression::Plain, Compression::Gzip] {
+        assert_eq!(
+            told(packed(&lines, how), Options::default()),
+            "data.svm: cannot read on after line 1: line 2 is longer than 4194304 bytes\n  if it is text, give each sample a \
+             line of its own"
+        );
+    }
 }
 
 #[test]

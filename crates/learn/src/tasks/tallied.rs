@@ -29,8 +29,8 @@ pub struct Tallied<T> {
     task: T,
     /// Without it nothing is summed up: what a caller pays who does not look.
     counts: AtomicBool,
-    /// Whether a loss was not a finite number.
-    diverged: AtomicBool,
+    /// Losses that were not finite numbers.
+    diverged: AtomicU64,
     shards: [Shard; SHARDS],
 }
 
@@ -52,7 +52,7 @@ impl<T> Tallied<T> {
     /// The same task; `counts` tells whether to sum up at all.
     pub fn new(task: T, counts: bool) -> Tallied<T> {
         let counts = AtomicBool::new(counts);
-        let diverged = AtomicBool::new(false);
+        let diverged = AtomicU64::new(0);
         Tallied { task, counts, diverged, shards: std::array::from_fn(|_| Shard::default()) }
     }
 
@@ -64,7 +64,7 @@ impl<T> Tallied<T> {
     /// The sum of the losses, by importance, since it was last taken; 0 if it does not count, infinite where one of them was not
     /// finite. Called at a barrier, it is the sum of all samples before.
     pub fn take(&self) -> f64 {
-        let diverged = self.diverged.swap(false, Ordering::Relaxed);
+        let diverged = self.diverged.swap(0, Ordering::Relaxed) > 0;
         let sums = (0..SIZES).map(|size| {
             let whole: u128 =
                 self.shards.iter().map(|shard| u128::from(shard.0[size].swap(0, Ordering::Relaxed))).sum();
@@ -74,15 +74,38 @@ impl<T> Tallied<T> {
         if diverged { f64::INFINITY } else { sum }
     }
 
+    /// The loss of a sample whose prediction was this, if it is to be summed up. That of one that counts nothing is not: it may be
+    /// infinite, and 0 times that is no number.
+    #[inline]
+    fn loss<V: Value>(&self, sample: &Sample<'_, V>, prediction: f64) -> Option<f64>
+    where
+        T: Predicts,
+    {
+        let counts = sample.importance != 0.0 && self.counts.load(Ordering::Relaxed);
+        counts.then(|| sample.importance * self.task.cost(prediction, sample.label))
+    }
+
     fn add(&self, loss: f64) {
+        let (sum, by) = self.share(loss);
+        sum.fetch_add(by, Ordering::Relaxed);
+    }
+
+    /// Of a loss that the calling thread has added: so no sum falls below 0.
+    fn take_back(&self, loss: f64) {
+        let (sum, by) = self.share(loss);
+        sum.fetch_sub(by, Ordering::Relaxed);
+    }
+
+    /// The sum that a loss is in, and how much of it.
+    fn share(&self, loss: f64) -> (&AtomicU64, u64) {
         if !loss.is_finite() {
-            return self.diverged.store(true, Ordering::Relaxed);
+            return (&self.diverged, 1);
         }
         let exponent = (loss.to_bits() >> 52) as i32 - 1023;
         let size = ((exponent - SECOND).div_euclid(8) + 1).clamp(0, SIZES as i32 - 1) as usize;
         // A cast of what is too large stops at the end of the range.
         let whole = (loss / unit(size)).round() as u32;
-        self.shards[shard()].0[size].fetch_add(u64::from(whole), Ordering::Relaxed);
+        (&self.shards[shard()].0[size], u64::from(whole))
     }
 }
 
@@ -142,10 +165,18 @@ impl<T: Predicts> Task for Tallied<T> {
         write: &mut [f64],
     ) -> f64 {
         let (prediction, slope) = self.task.learn(sample, step, read, write);
-        if self.counts.load(Ordering::Relaxed) {
-            self.add(sample.importance * self.task.cost(prediction, sample.label));
+        if let Some(loss) = self.loss(sample, prediction) {
+            self.add(loss);
         }
         slope
+    }
+
+    #[cold]
+    fn taken_back<V: Value>(&self, sample: &Sample<'_, V>, step: &Step<'_>, read: &[f64], write: &mut [f64]) {
+        let (prediction, _) = self.task.learn(sample, step, read, write);
+        if let Some(loss) = self.loss(sample, prediction) {
+            self.take_back(loss);
+        }
     }
 }
 
@@ -211,5 +242,33 @@ mod tests {
         silent.count(true);
         silent.compute(&sample, &step, &[0.3, 0.1], &mut other);
         assert!((silent.take() - loss).abs() < 1e-9);
+    }
+
+    /// Learns from a sample, and takes it back if it is to.
+    fn learnt(tally: &Tallied<Linear>, label: f64, importance: f64, back: bool) {
+        let sample = Sample { features: &[0], values: &[1.0], label, importance };
+        let step = Step { size: 0.1, intercept: 0.0, weights: &[], scale: [1.0; 2] };
+        tally.compute(&sample, &step, &[0.3], &mut [0.0]);
+        if back {
+            tally.taken_back(&sample, &step, &[0.3], &mut [0.0]);
+        }
+    }
+
+    #[test]
+    fn what_is_taken_back_is_as_if_it_had_never_been() {
+        for label in [1.0, 1e100, f64::INFINITY] {
+            let tally = Tallied::new(Linear::new(Loss::Squared), true);
+            learnt(&tally, label, 2.0, true);
+            assert_eq!(tally.take(), 0.0, "{label}");
+        }
+    }
+
+    #[test]
+    fn what_counts_nothing_may_be_of_any_size() {
+        let tally = Tallied::new(Linear::new(Loss::Squared), true);
+        learnt(&tally, f64::MAX, 0.0, false);
+        assert_eq!(tally.take(), 0.0);
+        learnt(&tally, f64::MAX, 1.0, false);
+        assert_eq!(tally.take(), f64::INFINITY);
     }
 }

@@ -3,7 +3,7 @@
 mod messages;
 
 use super::super::error::ReadError;
-use super::believed::caught;
+use super::believed::{caught, room};
 use super::{Columns, Holder, Kind, Run, Runs, absent, ambiguous};
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
@@ -117,10 +117,10 @@ impl Holder for Batches {
         caught(|| {
             Ok(Some(Runs {
                 rows,
-                label: self.label.map(|at| numbers(part.column(at))),
-                indices: lists(part.column(self.indices)),
-                values: self.values.map(|at| lists(part.column(at))),
-                weight: self.weight.map(|at| numbers(part.column(at))),
+                label: self.label.map(|at| numbers(part.column(at))).transpose()?,
+                indices: lists(part.column(self.indices))?,
+                values: self.values.map(|at| lists(part.column(at))).transpose()?,
+                weight: self.weight.map(|at| numbers(part.column(at))).transpose()?,
             }))
         })
     }
@@ -199,13 +199,13 @@ fn is_number(of: &DataType) -> bool {
 }
 
 /// The numbers of a column, whose rows have one each.
-fn numbers(column: &ArrayRef) -> Run {
+fn numbers(column: &ArrayRef) -> io::Result<Run> {
     let mut run = Run::default();
-    append(column, &mut run.numbers);
+    append(column, &mut run.numbers)?;
     // Also of what a dictionary says nothing.
     let Some(nulls) = column.logical_nulls().filter(|nulls| nulls.null_count() > 0) else {
         run.rows.extend((1..=column.len()).map(|end| (end, false)));
-        return run;
+        return Ok(run);
     };
     let all = std::mem::take(&mut run.numbers);
     for (row, number) in all.into_iter().enumerate() {
@@ -213,11 +213,11 @@ fn numbers(column: &ArrayRef) -> Run {
         run.numbers.extend((!null).then_some(number));
         run.rows.push((run.numbers.len(), null));
     }
-    run
+    Ok(run)
 }
 
 /// The numbers of a column of lists.
-fn lists(column: &ArrayRef) -> Run {
+fn lists(column: &ArrayRef) -> io::Result<Run> {
     fn bounds<O: OffsetSizeTrait>(lists: &GenericListArray<O>) -> (ArrayRef, Vec<usize>) {
         let offsets = lists.value_offsets();
         let first = offsets[0].as_usize();
@@ -234,7 +234,7 @@ fn lists(column: &ArrayRef) -> Run {
         }
     };
     let mut run = Run::default();
-    append(&elements, &mut run.numbers);
+    append(&elements, &mut run.numbers)?;
     let nulls = elements.logical_nulls().filter(|nulls| nulls.null_count() > 0);
     let mut start = 0;
     for (row, end) in ends.into_iter().enumerate() {
@@ -242,14 +242,15 @@ fn lists(column: &ArrayRef) -> Run {
         run.rows.push((end, within || column.is_null(row)));
         start = end;
     }
-    run
+    Ok(run)
 }
 
-/// The numbers of an array; where it is null, any.
-fn append(array: &ArrayRef, to: &mut Vec<f64>) {
+/// The numbers of an array; where it is null, any. They take up to 64 times the bytes that the array has.
+fn append(array: &ArrayRef, to: &mut Vec<f64>) -> io::Result<()> {
     fn typed<T: ArrowPrimitiveType>(array: &ArrayRef, to: &mut Vec<f64>, number: impl Fn(T::Native) -> f64) {
         to.extend(array.as_primitive::<T>().values().iter().map(|value| number(*value)));
     }
+    room(size_of::<f64>() as u64 * array.len() as u64)?;
     match array.data_type() {
         DataType::Boolean => {
             to.extend(array.as_boolean().values().iter().map(|bit| f64::from(u8::from(bit))))
@@ -266,7 +267,7 @@ fn append(array: &ArrayRef, to: &mut Vec<f64>) {
         DataType::Float64 => typed::<Float64Type>(array, to, |number| number),
         DataType::Dictionary(_, _) => {
             let (dictionary, mut words) = (array.as_any_dictionary(), Vec::new());
-            append(dictionary.values(), &mut words);
+            append(dictionary.values(), &mut words)?;
             match words.is_empty() {
                 // It says nothing of anything: all are null.
                 true => to.resize(to.len() + array.len(), 0.0),
@@ -275,4 +276,5 @@ fn append(array: &ArrayRef, to: &mut Vec<f64>) {
         }
         other => unreachable!("a column of {other} is refused when the table is opened"),
     }
+    Ok(())
 }

@@ -703,6 +703,28 @@ fn what_is_wrong_with_a_length_is_said() {
     }
 }
 
+/// A few bytes may say the same of many numbers, which are all there at a time where they are of one row.
+#[test]
+fn a_row_that_takes_more_memory_than_there_is_is_refused() {
+    let row = (Some(1.0), Some(vec![Some(7); 250_000]), Some(vec![]));
+    let parquet = written(&[row], 1, USUAL, Compression::UNCOMPRESSED);
+    let list = ListArray::from_iter_primitive::<Int8Type, _, _>([Some(vec![Some(7); 600_000])]);
+    let columns: [(&str, ArrayRef); 2] =
+        [("label", Arc::new(Float64Array::from(vec![1.0]))), ("indices", Arc::new(list))];
+    let batch = RecordBatch::try_from_iter(columns).unwrap();
+    let arrow = packed(&[batch], Held::Stream, Some(CompressionType::LZ4_FRAME));
+    for (file, bytes) in [(parquet, 20 * 250_000), (arrow, 8 * 600_000)] {
+        let whole = std::fs::read(file.path()).unwrap();
+        assert!(whole.len() < 1 << 16, "{} bytes", whole.len());
+        assert_eq!(
+            read_of(&whole).unwrap_err(),
+            format!(
+                "-: cannot read on after line 0: it takes {bytes} bytes at a time, for which there is no memory; or it is damaged"
+            )
+        );
+    }
+}
+
 /// Written by pyarrow 26; the Arrow file with other types and strings beside, and packed.
 #[test]
 fn what_pyarrow_writes_is_read() {

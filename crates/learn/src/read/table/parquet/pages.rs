@@ -1,7 +1,7 @@
 //! The headers of a column's pages, looked through before the library acts on them. They are structures of Thrift's compact
 //! protocol, of which only the sizes are taken.
 
-use super::super::believed::{Packing, damaged};
+use super::super::believed::{Packing, damaged, room};
 use parquet::basic::{Compression, Type};
 use parquet::file::metadata::ColumnChunkMetaData;
 use std::fs::File;
@@ -37,7 +37,7 @@ pub(super) fn check(file: &File, length: u64, chunk: &ColumnChunkMetaData) -> io
         if header.structure(0, &[]).is_err() {
             return Ok(());
         }
-        let Page { unpacked, packed, values } = header.page;
+        let Page { unpacked, packed, defined, values } = header.page;
         left = header.from.limit();
         // A size below 0 is refused by the library before it is used.
         let (Ok(unpacked), Ok(packed)) = (u64::try_from(unpacked), u64::try_from(packed)) else {
@@ -47,21 +47,28 @@ pub(super) fn check(file: &File, length: u64, chunk: &ColumnChunkMetaData) -> io
             return Err(damaged(&format!("a page of {packed} bytes in the last {left} of its column")));
         }
         packing.unpacks(packed, unpacked)?;
-        if u64::try_from(values).is_ok_and(|values| values.saturating_mul(width) > unpacked) {
-            return Err(damaged(&format!("a dictionary of {values} numbers in {unpacked} bytes")));
+        if u64::try_from(defined).is_ok_and(|defined| defined.saturating_mul(width) > unpacked) {
+            return Err(damaged(&format!("a dictionary of {defined} numbers in {unpacked} bytes")));
         }
+        // A few bytes may say the same of any number of values, all of which may be of one row.
+        room(u64::try_from(values).unwrap_or(0).saturating_mul(VALUE))?;
         left -= packed;
         from.seek_relative(packed as i64)?;
     }
     Ok(())
 }
 
+/// Bytes that a value takes at most while it is read: two levels, a number of its column's type and one of this reader.
+const VALUE: u64 = 2 + 2 + 8 + 8;
+
 /// Of a page's header.
 #[derive(Default)]
 struct Page {
     unpacked: i64,
     packed: i64,
-    /// Values of a dictionary.
+    /// Numbers of a dictionary.
+    defined: i64,
+    /// Values of another page, nulls among them.
     values: i64,
 }
 
@@ -123,7 +130,9 @@ impl<R: Read> Header<R> {
                 (5, [], 2) => self.page.unpacked = self.signed()?,
                 (5, [], 3) => self.page.packed = self.signed()?,
                 // The first field of the header of a dictionary, which is the seventh.
-                (5, [7], 1) => self.page.values = self.signed()?,
+                (5, [7], 1) => self.page.defined = self.signed()?,
+                // And of that of data, of either version.
+                (5, [5 | 8], 1) => self.page.values = self.signed()?,
                 // A field that is true or false is that by its kind.
                 (1 | 2, ..) => {}
                 (12, [], _) => self.structure(depth + 1, &[field])?,
