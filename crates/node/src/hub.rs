@@ -43,6 +43,10 @@ const MAIL_PER_ROUND: usize = 20_000;
 /// Bytes of what is told at once to those who monitor, at most; beyond that they are closed.
 pub(crate) const SEEN_MAX: usize = 64 << 20;
 
+/// What other nodes have told may take so many bytes until it is heard; what is beyond that is lost, as on a link that breaks.
+const TOLD_MAX: usize = 16 << 20;
+/// About how many steps of hearing it there are in a round: a few milliseconds.
+const HEARD_STEPS: usize = 200_000;
 /// Bytes of news to other nodes that wait to be sent, at most; beyond that they are lost.
 const NEWS_MAX: usize = 16 << 20;
 
@@ -72,6 +76,18 @@ pub enum News {
         /// How many elements, roughly.
         count: u32,
     },
+}
+
+impl News {
+    /// About how much memory it takes.
+    fn bytes(&self) -> usize {
+        size_of::<News>()
+            + match self {
+                News::Published { channel, payload } => channel.len() + payload.len(),
+                News::Waiting { keys, .. } => keys.iter().map(|key| size_of::<Blob>() + key.len()).sum(),
+                News::Filled { key, .. } => key.len(),
+            }
+    }
 }
 
 /// What one connection is told.
@@ -111,7 +127,8 @@ pub struct Hub {
     remote_bytes: usize,
     /// When it is looked again which of them are not believed any more.
     remote_look: Instant,
-    mail: VecDeque<(u64, Notice)>,
+    /// Who is to be told what, in order; without a notice, the next of the messages that lie with the connection.
+    mail: VecDeque<(u64, Option<Notice>)>,
     /// Who gets the message that is just published, and by which pattern: kept for its memory.
     receivers: Vec<(u64, Option<Blob>)>,
     /// The scripts that this node was sent.
@@ -122,6 +139,9 @@ pub struct Hub {
     pub users: Users,
     news: Vec<News>,
     news_bytes: usize,
+    /// What other nodes have told, and nobody here has heard yet.
+    told: VecDeque<News>,
+    told_bytes: usize,
     /// The connections that are told what this node is asked.
     monitors: BTreeSet<u64>,
     /// What they are to be told, lines.
@@ -148,6 +168,8 @@ struct Member {
     syncs: bool,
     /// CLIENT UNBLOCK has ended this wait: with an error, or as a time-out does.
     unblocked: Option<bool>,
+    /// The messages on their way to it: whatever else is on its way, all of these can be taken at once.
+    messages: VecDeque<Notice>,
 }
 
 /// How many elements a connection was told of at a key that it waits for, and has not said what became of them: who is told
@@ -175,6 +197,20 @@ impl Member {
 
     fn waits(&self) -> bool {
         self.syncs || !self.waits.is_empty()
+    }
+
+    /// None where they were all taken meanwhile.
+    fn next_message(&mut self) -> Option<Notice> {
+        let message = self.messages.pop_front();
+        shrink(&mut self.messages);
+        message
+    }
+}
+
+/// What was long once does not keep the memory for that.
+fn shrink<T>(queue: &mut VecDeque<T>) {
+    if queue.len() < queue.capacity() / 8 {
+        queue.shrink_to(2 * queue.len());
     }
 }
 
@@ -239,9 +275,7 @@ impl Hub {
     /// About how many steps it takes to find out who gets what is published on a channel.
     pub fn steps_to_publish(&self, channel: &[u8]) -> usize {
         // What is looked for in long names is so 64 places at a time.
-        self.patterns.len()
-            + self.subscribers(channel)
-            + self.pattern_bytes.saturating_mul(channel.len()) / 64
+        self.patterns.len() + self.pattern_bytes.saturating_mul(channel.len()) / 64
     }
 
     /// How many messages and other notices wait to be handed over.
@@ -327,22 +361,19 @@ impl Hub {
     }
 
     fn deliver(&mut self, mut receivers: Vec<(u64, Option<Blob>)>, channel: &Blob, payload: &Blob) {
-        self.mail.extend(receivers.drain(..).map(|(connection, pattern)| {
+        for (connection, pattern) in receivers.drain(..) {
+            let Some(member) = self.members.get_mut(&connection) else { continue };
             let (channel, payload) = (channel.clone(), payload.clone());
-            (connection, Notice::Message { pattern, channel, payload })
-        }));
+            member.messages.push_back(Notice::Message { pattern, channel, payload });
+            self.mail.push_back((connection, None));
+        }
         self.receivers = receivers;
     }
 
     /// The messages that are on their way to a connection, which are not on their way any more.
-    pub fn take_messages(&mut self, connection: u64) -> Vec<Notice> {
-        let own = |mail: &(u64, Notice)| mail.0 == connection && matches!(mail.1, Notice::Message { .. });
-        if !self.mail.iter().any(own) {
-            return Vec::new();
-        }
-        let (taken, left): (VecDeque<_>, _) = std::mem::take(&mut self.mail).into_iter().partition(own);
-        self.mail = left;
-        taken.into_iter().map(|(_, notice)| notice).collect()
+    pub fn take_messages(&mut self, connection: u64) -> VecDeque<Notice> {
+        let member = self.members.get_mut(&connection);
+        member.map(|member| std::mem::take(&mut member.messages)).unwrap_or_default()
     }
 
     /// A connection waits for one of these keys from now on.
@@ -483,7 +514,7 @@ impl Hub {
             }
             told.since = 1;
             left -= 1;
-            self.mail.push_back((*connection, Notice::Filled));
+            self.mail.push_back((*connection, Some(Notice::Filled)));
         }
         for connection in busy.into_iter().take(left) {
             let member = self.members.get_mut(&connection);
@@ -491,7 +522,7 @@ impl Hub {
             told.since += 1;
             // Otherwise it has not looked since it was last told, and will.
             if told.since == 1 {
-                self.mail.push_back((connection, Notice::Filled));
+                self.mail.push_back((connection, Some(Notice::Filled)));
             }
         }
     }
@@ -502,13 +533,13 @@ impl Hub {
         let waits = |member: &&mut Member| member.waits() && member.unblocked.is_none();
         let Some(member) = self.members.get_mut(&connection).filter(waits) else { return false };
         member.unblocked = Some(error);
-        self.mail.push_back((connection, Notice::Unblock));
+        self.mail.push_back((connection, Some(Notice::Unblock)));
         true
     }
 
     /// A connection has done enough for this round, and goes on in the next.
     pub fn put_off(&mut self, connection: u64) {
-        self.mail.push_back((connection, Notice::GoOn));
+        self.mail.push_back((connection, Some(Notice::GoOn)));
     }
 
     /// Whether what it waits for was ended so, and how: not what it waited for when the notice of that was sent.
@@ -546,7 +577,8 @@ impl Hub {
         }
         let seen = std::mem::take(&mut self.seen);
         let lines = (seen.len() <= SEEN_MAX).then(|| Blob::from(seen));
-        self.mail.extend(self.monitors.iter().map(|connection| (*connection, Notice::Seen(lines.clone()))));
+        let seen = |connection: &u64| (*connection, Some(Notice::Seen(lines.clone())));
+        self.mail.extend(self.monitors.iter().map(seen));
     }
 
     /// Ends a connection: from now on it is asked nothing, and told nothing. The shard closes it at the end of its round.
@@ -576,16 +608,50 @@ impl Hub {
         }
     }
 
-    /// Another node has told something.
-    pub fn hear(&mut self, news: News, now: Instant) {
+    /// Other nodes have told something, which is heard in the rounds to come. How much of it there was no room for.
+    pub fn take_in(&mut self, news: impl IntoIterator<Item = News>) -> u64 {
+        let mut lost = 0;
+        for news in news {
+            let bytes = news.bytes();
+            if self.told_bytes + bytes > TOLD_MAX && !self.told.is_empty() {
+                lost += 1;
+                continue;
+            }
+            self.told_bytes += bytes;
+            self.told.push_back(news);
+        }
+        lost
+    }
+
+    /// Hears what others have told, as much as one round has time for and can hand over. How much of it was lost, since it
+    /// was for more subscriptions than can be told.
+    pub fn hear(&mut self, now: Instant) -> u64 {
         self.tick(now);
+        let (mut steps, mut lost) = (0, 0);
+        while steps < HEARD_STEPS
+            && self.mail.len() < MAIL_PER_ROUND
+            && let Some(news) = self.told.pop_front()
+        {
+            self.told_bytes -= news.bytes();
+            let (taken, heard) = self.hear_one(news, now);
+            steps += taken;
+            lost += u64::from(!heard);
+        }
+        lost
+    }
+
+    /// About how many steps it has taken, and whether it was for no more than can be told.
+    fn hear_one(&mut self, news: News, now: Instant) -> (usize, bool) {
         match news {
             News::Published { channel, payload } => {
-                if let Some(receivers) = self.receivers(&channel) {
-                    self.deliver(receivers, &channel, &payload);
-                }
+                let steps = 1 + self.steps_to_publish(&channel);
+                let Some(receivers) = self.receivers(&channel) else { return (steps + MAIL_MAX, false) };
+                let told = receivers.len();
+                self.deliver(receivers, &channel, &payload);
+                (steps + told, true)
             }
             News::Waiting { keyspace, keys } => {
+                let steps = 1 + keys.len();
                 for key in keys.into_iter().filter(|key| key.len() <= ANNOUNCED_BYTES) {
                     let bytes = key.len();
                     let full = self.remote.len() >= REMOTE_MAX || self.remote_bytes + bytes > REMOTE_BYTES;
@@ -598,21 +664,33 @@ impl Hub {
                         Entry::Vacant(_) => {}
                     }
                 }
+                (steps, true)
             }
-            News::Filled { keyspace, key, count } => self.wake(&(keyspace, key), 0, count as usize),
+            News::Filled { keyspace, key, count } => {
+                let place = (keyspace, key);
+                let steps = 1 + self.waiting.get(&place).map_or(0, VecDeque::len);
+                self.wake(&place, 0, count as usize);
+                (steps, true)
+            }
         }
     }
 
     /// What connections are to be told, in order; what a round has no time for stays.
     pub fn take_mail(&mut self) -> VecDeque<(u64, Notice)> {
         self.tell_monitors();
-        let rest = self.mail.split_off(self.mail.len().min(MAIL_PER_ROUND));
-        std::mem::replace(&mut self.mail, rest)
+        let members = &mut self.members;
+        let told = |(connection, notice): (u64, Option<Notice>)| {
+            let notice = notice.or_else(|| members.get_mut(&connection)?.next_message())?;
+            Some((connection, notice))
+        };
+        let mail = self.mail.drain(..self.mail.len().min(MAIL_PER_ROUND)).filter_map(told).collect();
+        shrink(&mut self.mail);
+        mail
     }
 
     /// Whether a connection is to be told something.
     pub fn has_mail(&self) -> bool {
-        !self.mail.is_empty() || !self.seen.is_empty()
+        !self.mail.is_empty() || !self.seen.is_empty() || !self.told.is_empty()
     }
 
     /// What the other nodes are to be told.
@@ -669,12 +747,56 @@ mod tests {
              1 Message { pattern: Some(\"n*\"), channel: \"news\", payload: \"hi\" }; "
         );
         for news in here.take_news() {
-            there.hear(news, Instant::ZERO);
+            there.hear_one(news, Instant::ZERO);
         }
         assert_eq!(mail(&mut there), "9 Message { pattern: None, channel: \"news\", payload: \"hi\" }; ");
         assert!(there.take_news().is_empty(), "what was heard is not told again");
         here.leave(1);
         assert_eq!((here.publish("news".into(), "hi".into()), here.patterns()), (Some(0), 1));
+    }
+
+    #[test]
+    fn what_others_publish_is_heard_as_rounds_have_time_for_it() {
+        let mut hub = Hub::default();
+        let patterns = 1_000;
+        for number in 0..patterns {
+            hub.subscribe(1, Topic::Pattern, &format!("{number}*").into());
+        }
+        let message = || News::Published { channel: "x".into(), payload: "m".into() };
+        let told = 3 * HEARD_STEPS / patterns;
+        assert_eq!(hub.take_in(std::iter::repeat_with(message).take(told)), 0);
+        let mut rounds = 0;
+        while hub.has_mail() {
+            let before = hub.told.len();
+            hub.hear(Instant::ZERO);
+            assert!((before - hub.told.len()) * patterns <= HEARD_STEPS + 2 * patterns);
+            rounds += 1;
+        }
+        assert!(rounds >= 3, "{rounds}");
+        assert_eq!(hub.told_bytes, 0);
+        // Nor is more kept than there is room for; what is larger than that goes alone.
+        let large = || News::Published { channel: "x".into(), payload: Blob::new(&vec![b'm'; TOLD_MAX]) };
+        assert_eq!(hub.take_in([large(), message(), large()]), 2);
+        hub.hear(Instant::ZERO);
+        assert_eq!(hub.take_in([message(), large(), message()]), 1);
+    }
+
+    #[test]
+    fn what_others_publish_is_heard_no_faster_than_it_is_handed_over() {
+        let (connections, messages) = (2_000, 200);
+        let mut hub = Hub::default();
+        for number in 0..connections {
+            hub.subscribe(number as u64, Topic::Pattern, &"*".into());
+        }
+        let message = || News::Published { channel: "x".into(), payload: "m".into() };
+        assert_eq!(hub.take_in(std::iter::repeat_with(message).take(messages)), 0);
+        let mut told = 0;
+        while hub.has_mail() {
+            assert_eq!(hub.hear(Instant::ZERO), 0);
+            assert!(hub.mail() < MAIL_PER_ROUND + connections, "{}", hub.mail());
+            told += hub.take_mail().len();
+        }
+        assert_eq!(told, connections * messages);
     }
 
     #[test]
@@ -707,6 +829,8 @@ mod tests {
         }
         assert_eq!(hub.publish("c".into(), "m".into()), None, "too many");
         assert!(!hub.has_mail() && hub.take_news().is_empty(), "nobody is told");
+        hub.take_in([News::Published { channel: "c".into(), payload: "m".into() }]);
+        assert_eq!((hub.hear(Instant::ZERO), hub.has_mail()), (1, false), "nor of what others publish");
         (0..1_024).for_each(|connection| hub.unsubscribe(connection, Topic::Pattern, &stars(1)));
         assert_eq!(hub.publish("c".into(), "m".into()), Some(MAIL_MAX));
         let bytes: usize = (2..=1_025).sum();
@@ -778,11 +902,11 @@ mod tests {
         there.wait(9, SPACE, &["a".into()]);
         there.announce(SPACE, &["a".into()]);
         for news in there.take_news() {
-            here.hear(news, Instant::ZERO);
+            here.hear_one(news, Instant::ZERO);
         }
         here.filled(SPACE, &"a".into(), 1, Instant::ZERO + Span::from_secs(2));
         for news in here.take_news() {
-            there.hear(news, Instant::ZERO);
+            there.hear_one(news, Instant::ZERO);
         }
         assert_eq!(mail(&mut there), "9 Filled; ");
         here.filled(SPACE, &"a".into(), 1, Instant::ZERO + Span::from_secs(4));
@@ -799,7 +923,7 @@ mod tests {
         let keys = (0..2 * REMOTE_BYTES / ANNOUNCED_BYTES).map(|n| format!("{n:04096}").into_bytes().into());
         let keys = keys.chain([vec![b'k'; ANNOUNCED_BYTES + 1].into()]).collect::<Vec<Blob>>();
         for _ in 0..2 {
-            here.hear(News::Waiting { keyspace: SPACE, keys: keys.clone() }, Instant::ZERO);
+            here.hear_one(News::Waiting { keyspace: SPACE, keys: keys.clone() }, Instant::ZERO);
             assert_eq!(
                 (here.remote.len(), here.remote_bytes),
                 (REMOTE_BYTES / ANNOUNCED_BYTES, REMOTE_BYTES)

@@ -34,8 +34,8 @@ pub struct Limits {
     pub login_output_bytes: usize,
     /// Before login: how long, beside the time for which a password waits to be checked.
     pub login_time: Span,
-    /// Before login: commands. Of a gRPC connection, calls that may wait to be told whether they have logged in; more share as
-    /// many places as `requests` with those of the other connections.
+    /// Before login: commands. Of a gRPC connection, calls that may wait to be told whether they have logged in, and logins that
+    /// may be refused before one is right; more calls share as many places as `requests` with those of the other connections.
     pub login_commands: usize,
     /// Passwords of gRPC calls from one network that may wait to be checked; each costs tens of milliseconds of one
     /// core. More are told to come again. Redis clients, which ask for one thing at a time, just wait.

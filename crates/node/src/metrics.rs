@@ -1,6 +1,6 @@
 //! What a node counts, in atomics: written by the shard, read by whoever scrapes or draws.
 //!
-//! Cardinality: every series is per keyspace, per peer or per limit of the deployment, never per key or
+//! Cardinality: every series is per keyspace, partition, peer or limit of the deployment, never per key or
 //! client; see [`crate::limits::Limits::metric_series`].
 
 use crate::certificates::Expiries;

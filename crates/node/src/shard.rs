@@ -12,6 +12,7 @@
 //!
 //! Nothing waits for a batch to fill.
 
+use crate::clock::Clock;
 use crate::gateway::Transaction;
 use crate::hosted::{Foreign, Hosted};
 use crate::io::{Io, Ledger};
@@ -113,6 +114,13 @@ impl Shard {
     pub fn set_time(&mut self, now: Instant, stamp: Stamp) {
         self.io.now = self.io.now.max(now);
         self.io.stamp = stamp;
+    }
+
+    /// Sets them to now, which is returned. Looked at behind everything that is read and before it is handled: an input whose
+    /// time lies before it was sent would hold or grant a lease that is over by then.
+    pub fn look_at(&mut self, clock: Clock) -> Instant {
+        self.set_time(clock.now(), clock.stamp());
+        self.io.now
     }
 
     /// Takes in a process, restored and replayed, and starts it. One of the same name that runs already

@@ -82,6 +82,11 @@ impl Room {
 
     /// One of this connection's own, which no other can take, or else one of those that all share.
     fn stranger(&self, peer: Option<&Peer>, metrics: &NodeMetrics) -> Result<OwnedSemaphorePermit, Status> {
+        if peer.is_some_and(|peer| !peer.may_log_in()) {
+            metrics.grpc.limited("login_commands");
+            let text = "too many logins on this connection were refused; use another";
+            return Err(Status::unauthenticated(text));
+        }
         if let Some(own) = peer.and_then(Peer::place) {
             return Ok(own);
         }
@@ -190,7 +195,14 @@ where
         Box::pin(async move {
             match who(peer.as_ref(), shown.as_ref(), print, &line, &known).await {
                 Ok(user) => drop(request.extensions_mut().insert(User(user))),
-                Err(refusal) => return refused(&mut running, status(refusal)),
+                Err(refusal) => {
+                    if refusal.why == Why::Stranger
+                        && let Some(peer) = &peer
+                    {
+                        peer.refuse();
+                    }
+                    return refused(&mut running, status(refusal));
+                }
             }
             let _place = match place {
                 Place::User(place) => place,

@@ -6,8 +6,8 @@ use std::future::Future;
 use std::io;
 use std::net::IpAddr;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -28,37 +28,72 @@ pub(super) struct Peer {
     asking: Arc<AtomicUsize>,
     /// Places of its own for calls that nobody has logged in for yet.
     places: Arc<Semaphore>,
-    /// What it was answered and has not taken yet.
-    unread: Arc<Unread>,
+    /// Logins on it that were refused, and how many may be before somebody has logged in.
+    refused: Arc<AtomicUsize>,
+    refusals: usize,
+    /// Bytes that it was answered and has not taken yet.
+    unread: Arc<AtomicUsize>,
+    /// Why it ends.
+    end: Arc<OnceLock<&'static str>>,
     /// As the loop knows it.
     pub(super) connection: Connection,
 }
 
 impl Peer {
-    /// So many of its calls may wait to be told whether they have logged in, whatever others do.
-    pub(super) fn new(address: IpAddr, places: usize) -> Peer {
+    /// So many of its calls may wait to be told whether they have logged in, whatever others do, and be refused before one
+    /// has.
+    pub(super) fn new(address: IpAddr, logins: usize) -> Peer {
         Peer {
             address,
             known: Arc::default(),
             asking: Arc::default(),
-            places: Arc::new(Semaphore::new(places)),
+            places: Arc::new(Semaphore::new(logins)),
+            refused: Arc::default(),
+            refusals: logins,
             unread: Arc::default(),
+            end: Arc::default(),
             connection: Connection::default(),
         }
     }
 
     /// Bytes that it was answered and has not taken yet.
     pub(super) fn unread(&self) -> usize {
-        self.unread.bytes.load(Relaxed)
+        self.unread.load(Relaxed)
     }
 
     /// It is answered so many bytes, which are not taken as long as this is held. Beyond `most` the connection ends.
     pub(super) fn answers(&self, bytes: usize, most: usize) -> Answered {
-        let before = self.unread.bytes.fetch_add(bytes, Relaxed);
+        let before = self.unread.fetch_add(bytes, Relaxed);
         if before.saturating_add(bytes) > most {
-            self.unread.flooded.store(true, Relaxed);
+            self.ends("it does not read what it is answered");
         }
         Answered { unread: Arc::clone(&self.unread), bytes }
+    }
+
+    /// Whether a login may be tried on it. Where that was refused too often, the connection ends.
+    pub(super) fn may_log_in(&self) -> bool {
+        let may = self.known.load(Relaxed) || self.refused.load(Relaxed) < self.refusals;
+        if !may {
+            self.ends("too many logins on it were refused");
+        }
+        may
+    }
+
+    /// A login on it was refused.
+    pub(super) fn refuse(&self) {
+        self.refused.fetch_add(1, Relaxed);
+    }
+
+    fn ends(&self, why: &'static str) {
+        // The first reason is as good as another.
+        let _ = self.end.set(why);
+    }
+
+    fn check(&self) -> io::Result<()> {
+        match self.end.get() {
+            Some(why) => Err(io::Error::other(*why)),
+            None => Ok(()),
+        }
     }
 
     /// A place of its own for a call that nobody has logged in for yet, if there is one.
@@ -73,32 +108,15 @@ impl Peer {
     }
 }
 
-/// What a peer does not read.
-#[derive(Default)]
-struct Unread {
-    bytes: AtomicUsize,
-    /// It was too much.
-    flooded: AtomicBool,
-}
-
-impl Unread {
-    fn check(&self) -> io::Result<()> {
-        if self.flooded.load(Relaxed) {
-            return Err(io::Error::other("it does not read what it is answered"));
-        }
-        Ok(())
-    }
-}
-
 /// See [`Peer::answers`].
 pub(super) struct Answered {
-    unread: Arc<Unread>,
+    unread: Arc<AtomicUsize>,
     bytes: usize,
 }
 
 impl Drop for Answered {
     fn drop(&mut self) {
-        self.unread.bytes.fetch_sub(self.bytes, Relaxed);
+        self.unread.fetch_sub(self.bytes, Relaxed);
     }
 }
 
@@ -181,7 +199,7 @@ impl AsyncRead for Socket {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let me = self.get_mut();
-        me.peer.unread.check()?;
+        me.peer.check()?;
         if me.peer.known.load(Relaxed) {
             me.grace = None;
         }
@@ -205,7 +223,7 @@ impl AsyncRead for Socket {
 impl AsyncWrite for Socket {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let me = self.get_mut();
-        me.peer.unread.check()?;
+        me.peer.check()?;
         match &mut me.stream {
             Stream::Plain(stream) => Pin::new(stream).poll_write(context, bytes),
             Stream::Tls(stream) => Pin::new(stream).poll_write(context, bytes),
@@ -214,7 +232,7 @@ impl AsyncWrite for Socket {
 
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let me = self.get_mut();
-        me.peer.unread.check()?;
+        me.peer.check()?;
         match &mut me.stream {
             Stream::Plain(stream) => Pin::new(stream).poll_flush(context),
             Stream::Tls(stream) => Pin::new(stream).poll_flush(context),

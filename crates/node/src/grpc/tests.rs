@@ -265,6 +265,35 @@ fn strangers_and_those_beyond_a_limit_are_turned_away_before_they_are_read() {
     drop(server);
 }
 
+async fn guess(client: &mut IsochroneClient<Channel>) -> Code {
+    client.get(get("a", GUESS)).await.unwrap_err().code()
+}
+
+/// In the gateway of Redis, too, a connection has so many commands for that.
+#[test]
+fn a_connection_on_which_too_many_logins_were_refused_ends() {
+    let (server, metrics, address) = served(Limits { login_commands: 2, ..Limits::default() }, |ask| {
+        Some(login(ask).unwrap_or_else(|_| Ok(Said::Replied(b"_\r\n".to_vec()))))
+    });
+    ask(&address, async |mut client| {
+        for _ in 0..2 {
+            assert_eq!(guess(&mut client).await, Code::Unauthenticated);
+        }
+        // There is nobody any more who would answer this one.
+        assert_ne!(guess(&mut client).await, Code::Unauthenticated);
+    });
+    // Where somebody has logged in, as behind a proxy, it serves others too.
+    ask(&address, async |mut client| {
+        client.get(get("a", "Basic YXBwOnJpZ2h0")).await.unwrap();
+        for _ in 0..4 {
+            assert_eq!(guess(&mut client).await, Code::Unauthenticated);
+        }
+    });
+    let page = page(&metrics);
+    assert!(page.contains("isochrone_grpc_limit_reached_total{limit=\"login_commands\"} 1\n"), "{page}");
+    drop(server);
+}
+
 /// `app:guess`.
 const GUESS: &str = "Basic YXBwOmd1ZXNz";
 

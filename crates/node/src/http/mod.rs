@@ -33,7 +33,7 @@ use tonic::codegen::Service as _;
 /// How long an order may take.
 const ORDER_TIME: Duration = Duration::from_secs(10);
 /// The same where keys are moved, which takes as long as there are keys.
-const MOVE_TIME: Duration = Duration::from_secs(600);
+pub(crate) const MOVE_TIME: Duration = Duration::from_secs(600);
 /// The largest body of a request, bytes.
 const BODY_MAX: usize = 16 << 10;
 
@@ -120,15 +120,7 @@ fn router(state: Arc<State>) -> Router {
 }
 
 async fn metrics(Shared(state): Shared<Arc<State>>) -> impl IntoResponse {
-    let mut text = page::page(&state);
-    // Each metric is bounded by the deployment; this is for a deployment that nobody expected.
-    let mut series = 0;
-    let cut = text.split_inclusive('\n').take_while(|line| {
-        series += usize::from(!line.starts_with('#'));
-        series <= state.limits.metric_series
-    });
-    let kept = cut.map(str::len).sum();
-    text.truncate(kept);
+    let text = page::page(&state.board, &state.limits);
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text)
 }
 

@@ -1,14 +1,16 @@
 //! What `/metrics` shows: names, kinds and help of every metric, in one place.
 
-use super::State;
+use crate::limits::Limits;
 use crate::metrics::{PATHS, Page};
+use crate::reactor::Board;
 use isochrone_core::Phase;
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// The page of `/metrics`.
-pub(super) fn page(state: &State) -> String {
-    let (metrics, status, counters) = (&state.board.metrics, state.board.status(), state.board.counters());
+/// The page of `/metrics`. First what a node has whatever it serves, then what there is more of the more keyspaces there are, then
+/// what there is of each partition: where it is too long, the end goes.
+pub(super) fn page(board: &Board, limits: &Limits) -> String {
+    let (metrics, status, counters) = (&board.metrics, board.status(), board.counters());
     let mut page = Page::default();
     let number = |flag: bool| if flag { 1.0 } else { 0.0 };
     let gauge = "gauge";
@@ -43,151 +45,6 @@ pub(super) fn page(state: &State) -> String {
         &[],
         metrics.idle_poll.load(Relaxed) as f64 / 1e9,
     );
-
-    for keyspace in &metrics.keyspaces {
-        for (path, histogram) in PATHS.iter().zip(&keyspace.commits) {
-            let counts = histogram.read();
-            if counts.count() > 0 {
-                let labels = [
-                    ("keyspace", keyspace.name.as_str()),
-                    ("protocol", keyspace.protocol),
-                    ("path", path.name()),
-                    ("origin_region", keyspace.region.as_str()),
-                ];
-                page.histogram(
-                    "isochrone_commit_duration_seconds",
-                    "From a command's request to its commit.",
-                    &labels,
-                    &counts,
-                );
-            }
-        }
-    }
-    let round_trip = |name: &str| {
-        if name == status.node {
-            return Some(0.0);
-        }
-        let peer = status.peers.iter().find(|peer| peer.name == name)?;
-        peer.round_trip_ms.map(|millis| millis / 1e3)
-    };
-    for keyspace in &metrics.keyspaces {
-        if let Some(ratio) = keyspace.bound_ratio(round_trip) {
-            page.value(
-                "isochrone_commit_bound_ratio",
-                gauge,
-                "Median commit over the measured round trip to the nearest majority of replicas.",
-                &[("keyspace", &keyspace.name), ("origin_region", &keyspace.region)],
-                ratio,
-            );
-        }
-    }
-    for keyspace in &metrics.keyspaces {
-        for (phase, histogram) in Phase::ALL.iter().zip(&keyspace.phases) {
-            let labels = [("keyspace", keyspace.name.as_str()), ("phase", phase.name())];
-            page.histogram(
-                "isochrone_commit_phase_seconds",
-                "Where that time went; phases sum to the whole.",
-                &labels,
-                &histogram.read(),
-            );
-        }
-    }
-    for keyspace in &metrics.keyspaces {
-        let labels = [("keyspace", keyspace.name.as_str()), ("origin_region", keyspace.region.as_str())];
-        page.histogram(
-            "isochrone_command_duration_seconds",
-            "From a client's command to its answer.",
-            &labels,
-            &keyspace.commands.read(),
-        );
-    }
-    type Read = fn(&crate::metrics::KeyspaceMetrics) -> u64;
-    let counts: [(&'static str, &str, &str, Read); 6] = [
-        ("isochrone_commands_refused_total", counter, "Commands that had no effect.", |k| {
-            k.refused.load(Relaxed)
-        }),
-        ("isochrone_commands_unknown_total", counter, "Commands of unknown fate.", |k| {
-            k.unknown.load(Relaxed)
-        }),
-        ("isochrone_leader_changes_total", counter, "Times a process of this node began to lead.", |k| {
-            k.leader_changes.load(Relaxed)
-        }),
-        ("isochrone_leader", gauge, "Whether a process of this node leads.", |k| {
-            k.leads.load(Relaxed).into()
-        }),
-        (
-            "isochrone_decided_position",
-            gauge,
-            "The furthest place of the log that this node knows decided; to be compared between nodes only.",
-            |k| k.decided.load(Relaxed),
-        ),
-        (
-            "isochrone_applied_position",
-            gauge,
-            "How much this node has applied, at rest the same at every node; to be compared between nodes only.",
-            |k| k.applied.load(Relaxed),
-        ),
-    ];
-    for (name, kind, help, read) in counts {
-        for keyspace in &metrics.keyspaces {
-            page.value(name, kind, help, &[("keyspace", &keyspace.name)], read(keyspace) as f64);
-        }
-    }
-    let name = |id: u16| {
-        let known = status.keyspaces.iter().find(|keyspace| keyspace.id == id);
-        known.map_or_else(|| id.to_string(), |keyspace| keyspace.name.clone())
-    };
-    let mut voters: BTreeMap<(u16, &str), u64> = BTreeMap::new();
-    for process in &status.processes {
-        for (name, count) in &process.last_voters {
-            *voters.entry((process.keyspace, name)).or_default() += count;
-        }
-    }
-    for ((keyspace, replica), count) in voters {
-        let keyspace = name(keyspace);
-        page.value(
-            "isochrone_quorum_last_voter_total",
-            counter,
-            "Quorums that this replica's vote completed, at the nodes that counted them.",
-            &[("keyspace", &keyspace), ("replica", replica)],
-            count as f64,
-        );
-    }
-    let mut counted: BTreeMap<(u16, &str), u64> = BTreeMap::new();
-    for process in &status.processes {
-        for (what, count) in &process.counted {
-            *counted.entry((process.keyspace, what)).or_default() += count;
-        }
-    }
-    for ((keyspace, what), count) in counted {
-        let labels = [("keyspace", name(keyspace)), ("what", what.to_owned())];
-        let labels = labels.each_ref().map(|(name, value)| (*name, value.as_str()));
-        page.value(
-            "isochrone_protocol_events_total",
-            counter,
-            "What processes counted, by their names for it.",
-            &labels,
-            count as f64,
-        );
-    }
-
-    for process in &status.processes {
-        for ((what, partition), value) in &process.stands {
-            let labels = [
-                ("keyspace", name(process.keyspace)),
-                ("partition", partition.to_string()),
-                ("what", (*what).to_owned()),
-            ];
-            let labels = labels.each_ref().map(|(name, value)| (*name, value.as_str()));
-            page.value(
-                "isochrone_protocol_stands",
-                "gauge",
-                "How much there is of what processes tell, by their names for it.",
-                &labels,
-                *value as f64,
-            );
-        }
-    }
 
     let journal = &metrics.journal;
     page.durations(
@@ -432,17 +289,8 @@ pub(super) fn page(state: &State) -> String {
             count as f64,
         );
     }
-    for (limit, count) in &counters.limited {
-        page.value(
-            "isochrone_limit_reached_total",
-            counter,
-            "Times a limit was met.",
-            &[("limit", limit)],
-            *count as f64,
-        );
-    }
     metrics.grpc.show(&mut page);
-    for (limit, value) in state.limits.named() {
+    for (limit, value) in limits.named() {
         page.value(
             "isochrone_limit",
             gauge,
@@ -451,5 +299,279 @@ pub(super) fn page(state: &State) -> String {
             value,
         );
     }
-    page.finish()
+
+    type Read = fn(&crate::metrics::KeyspaceMetrics) -> u64;
+    let counts: [(&'static str, &str, &str, Read); 6] = [
+        ("isochrone_commands_refused_total", counter, "Commands that had no effect.", |k| {
+            k.refused.load(Relaxed)
+        }),
+        ("isochrone_commands_unknown_total", counter, "Commands of unknown fate.", |k| {
+            k.unknown.load(Relaxed)
+        }),
+        ("isochrone_leader_changes_total", counter, "Times a process of this node began to lead.", |k| {
+            k.leader_changes.load(Relaxed)
+        }),
+        ("isochrone_leader", gauge, "Whether a process of this node leads.", |k| {
+            k.leads.load(Relaxed).into()
+        }),
+        (
+            "isochrone_decided_position",
+            gauge,
+            "The furthest place of the log that this node knows decided; to be compared between nodes only.",
+            |k| k.decided.load(Relaxed),
+        ),
+        (
+            "isochrone_applied_position",
+            gauge,
+            "How much this node has applied, at rest the same at every node; to be compared between nodes only.",
+            |k| k.applied.load(Relaxed),
+        ),
+    ];
+    for (name, kind, help, read) in counts {
+        for keyspace in &metrics.keyspaces {
+            page.value(name, kind, help, &[("keyspace", &keyspace.name)], read(keyspace) as f64);
+        }
+    }
+    let name = |id: u16| {
+        let known = status.keyspaces.iter().find(|keyspace| keyspace.id == id);
+        known.map_or_else(|| id.to_string(), |keyspace| keyspace.name.clone())
+    };
+    let mut voters: BTreeMap<(u16, &str), u64> = BTreeMap::new();
+    for process in &status.processes {
+        for (name, count) in &process.last_voters {
+            *voters.entry((process.keyspace, name)).or_default() += count;
+        }
+    }
+    for ((keyspace, replica), count) in voters {
+        let keyspace = name(keyspace);
+        page.value(
+            "isochrone_quorum_last_voter_total",
+            counter,
+            "Quorums that this replica's vote completed, at the nodes that counted them.",
+            &[("keyspace", &keyspace), ("replica", replica)],
+            count as f64,
+        );
+    }
+    let mut counted: BTreeMap<(u16, &str), u64> = BTreeMap::new();
+    for process in &status.processes {
+        for (what, count) in &process.counted {
+            *counted.entry((process.keyspace, what)).or_default() += count;
+        }
+    }
+    for ((keyspace, what), count) in counted {
+        let labels = [("keyspace", name(keyspace)), ("what", what.to_owned())];
+        let labels = labels.each_ref().map(|(name, value)| (*name, value.as_str()));
+        page.value(
+            "isochrone_protocol_events_total",
+            counter,
+            "What processes counted, by their names for it.",
+            &labels,
+            count as f64,
+        );
+    }
+
+    let round_trip = |name: &str| {
+        if name == status.node {
+            return Some(0.0);
+        }
+        let peer = status.peers.iter().find(|peer| peer.name == name)?;
+        peer.round_trip_ms.map(|millis| millis / 1e3)
+    };
+    for keyspace in &metrics.keyspaces {
+        if let Some(ratio) = keyspace.bound_ratio(round_trip) {
+            page.value(
+                "isochrone_commit_bound_ratio",
+                gauge,
+                "Median commit over the measured round trip to the nearest majority of replicas.",
+                &[("keyspace", &keyspace.name), ("origin_region", &keyspace.region)],
+                ratio,
+            );
+        }
+    }
+    for keyspace in &metrics.keyspaces {
+        let labels = [("keyspace", keyspace.name.as_str()), ("origin_region", keyspace.region.as_str())];
+        page.histogram(
+            "isochrone_command_duration_seconds",
+            "From a client's command to its answer.",
+            &labels,
+            &keyspace.commands.read(),
+        );
+    }
+    for keyspace in &metrics.keyspaces {
+        for (path, histogram) in PATHS.iter().zip(&keyspace.commits) {
+            let counts = histogram.read();
+            if counts.count() > 0 {
+                let labels = [
+                    ("keyspace", keyspace.name.as_str()),
+                    ("protocol", keyspace.protocol),
+                    ("path", path.name()),
+                    ("origin_region", keyspace.region.as_str()),
+                ];
+                page.histogram(
+                    "isochrone_commit_duration_seconds",
+                    "From a command's request to its commit.",
+                    &labels,
+                    &counts,
+                );
+            }
+        }
+    }
+    for keyspace in &metrics.keyspaces {
+        for (phase, histogram) in Phase::ALL.iter().zip(&keyspace.phases) {
+            let labels = [("keyspace", keyspace.name.as_str()), ("phase", phase.name())];
+            page.histogram(
+                "isochrone_commit_phase_seconds",
+                "Where that time went; phases sum to the whole.",
+                &labels,
+                &histogram.read(),
+            );
+        }
+    }
+    for process in &status.processes {
+        for ((what, partition), value) in &process.stands {
+            let labels = [
+                ("keyspace", name(process.keyspace)),
+                ("partition", partition.to_string()),
+                ("what", (*what).to_owned()),
+            ];
+            let labels = labels.each_ref().map(|(name, value)| (*name, value.as_str()));
+            page.value(
+                "isochrone_protocol_stands",
+                "gauge",
+                "How much there is of what processes tell, by their names for it.",
+                &labels,
+                *value as f64,
+            );
+        }
+    }
+    // Behind what is cut, so that it says that something is.
+    let reached = counters.limited.len() + 1;
+    let mut text = page.finish();
+    if cut(&mut text, limits.metric_series.saturating_sub(reached)) {
+        board.cut.fetch_add(1, Relaxed);
+    }
+    let mut page = Page::default();
+    let cut = ("metric_series", board.cut.load(Relaxed));
+    for (limit, count) in counters.limited.iter().map(|(limit, count)| (*limit, *count)).chain([cut]) {
+        page.value(
+            "isochrone_limit_reached_total",
+            counter,
+            "Times a limit was met.",
+            &[("limit", limit)],
+            count as f64,
+        );
+    }
+    text + &page.finish()
+}
+
+fn is_series(line: &str) -> bool {
+    !line.starts_with('#')
+}
+
+/// Keeps no more than so many series, and no histogram in part. Whether there were more.
+fn cut(text: &mut String, most: usize) -> bool {
+    let lines: Vec<&str> = text.split_inclusive('\n').collect();
+    let mut series = 0;
+    let beyond = lines.iter().position(|line| {
+        series += usize::from(is_series(line));
+        series > most
+    });
+    let Some(beyond) = beyond else { return false };
+    // Of a histogram, the count is last.
+    let is_last = |line: &&str| {
+        let name = line.split(['{', ' ']).next().unwrap_or_default();
+        is_series(line) && !name.ends_with("_bucket") && !name.ends_with("_sum")
+    };
+    let kept = lines[..beyond].iter().rposition(is_last).map_or(0, |last| last + 1);
+    let length: usize = lines[..kept].iter().map(|line| line.len()).sum();
+    text.truncate(length);
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gateway::Counters;
+    use crate::metrics::{KeyspaceMetrics, NodeMetrics};
+    use crate::reactor::{PeerStatus, ProcessStatus, Status};
+    use std::sync::Arc;
+
+    /// Of a node with so many keyspaces of 1,000 partitions, and one peer.
+    fn board(keyspaces: u16) -> Board {
+        let metrics = |id: u16| {
+            Arc::new(KeyspaceMetrics::new(
+                &format!("k{id}"),
+                "some",
+                "R",
+                vec!["a".to_owned(), "b".to_owned()],
+            ))
+        };
+        let metrics =
+            NodeMetrics { keyspaces: (0..keyspaces).map(metrics).collect(), ..NodeMetrics::default() };
+        let board = Board::new(Arc::new(metrics));
+        let process = |keyspace| ProcessStatus {
+            keyspace,
+            stands: (0..1_000).map(|partition| (("keys", partition), 1)).collect(),
+            ..ProcessStatus::default()
+        };
+        let peer = PeerStatus {
+            name: "b".to_owned(),
+            address: "127.0.0.1:1".to_owned(),
+            connected: true,
+            round_trip_ms: None,
+            clock_ahead_ms: None,
+            trouble: String::new(),
+            queued_bytes: 0,
+            connects: 1,
+            failures: 0,
+            sent: 0,
+            dropped: [("full", 0), ("disconnected", 0), ("emulated", 0), ("too_large", 0), ("repeated", 0)],
+        };
+        let status = Status {
+            processes: (0..keyspaces).map(process).collect(),
+            peers: vec![peer],
+            ..Status::default()
+        };
+        board.post(status, Counters::default(), std::time::Instant::now());
+        board
+    }
+
+    fn series(page: &str) -> usize {
+        page.lines().filter(|line| is_series(line)).count()
+    }
+
+    #[test]
+    fn of_a_page_that_is_too_long_partitions_go_and_it_says_so() {
+        let (large, small) = (board(6), board(1));
+        for scrape in 1..3 {
+            let page = page(&large, &Limits::default());
+            assert_eq!(series(&page), Limits::default().metric_series);
+            let reached = format!("isochrone_limit_reached_total{{limit=\"metric_series\"}} {scrape}\n");
+            for kept in [
+                "isochrone_peer_connected{peer=\"b\"} 1\n",
+                "isochrone_limit{limit=\"metric_series\"} 5000\n",
+                "isochrone_command_duration_seconds_count{keyspace=\"k5\",origin_region=\"R\"} 0\n",
+                "isochrone_protocol_stands{keyspace=\"0\",partition=\"999\",what=\"keys\"} 1\n",
+                reached.as_str(),
+            ] {
+                assert!(page.contains(kept), "{kept}");
+            }
+            assert!(!page.contains("keyspace=\"5\",partition=\"999\""));
+        }
+        let page = page(&small, &Limits::default());
+        assert!(page.contains("keyspace=\"0\",partition=\"999\""));
+        assert!(page.ends_with("isochrone_limit_reached_total{limit=\"metric_series\"} 0\n"), "{page}");
+    }
+
+    #[test]
+    fn no_histogram_is_shown_in_part() {
+        let board = board(2);
+        for most in (1..700).step_by(7) {
+            let page = page(&board, &Limits { metric_series: most, ..Limits::default() });
+            assert!(series(&page) <= most, "{most}");
+            let of = |part: &str| page.lines().filter(|line| line.contains(part)).count();
+            let begun = of("le=\"0.000100\"");
+            assert_eq!([of("le=\"+Inf\""), of("_seconds_sum"), of("_seconds_count")], [begun; 3], "{most}");
+        }
+    }
 }

@@ -713,6 +713,26 @@ fn a_slow_disk_is_left_to_the_thread() {
 }
 
 #[test]
+fn what_gives_segments_back_is_left_to_the_thread() {
+    let marks: [fn(&mut JournalThread); 2] =
+        [|thread| thread.truncate(A, thread.next_position()), |thread| thread.end(A)];
+    for mark in marks {
+        let (mut journal, ..) = reopen(&FaultyDisk::default());
+        while journal.metrics().segments.load(Relaxed) < 4 {
+            journal.append_sync(&[batch(A, &[&[1; 3000]])]).unwrap();
+        }
+        let mut thread = JournalThread::start(journal, Box::new(|| {})).unwrap();
+        assert!(thread.better_here());
+        mark(&mut thread);
+        let position = thread.record(B, |out| out.push(1));
+        assert!(!thread.better_here());
+        thread.submit().unwrap();
+        thread.mark().wait(position).unwrap();
+        assert_eq!(thread.metrics().recycled.load(Relaxed), 3);
+    }
+}
+
+#[test]
 fn a_dropped_thread_has_let_go_of_the_directory() {
     let dir = tempfile::tempdir().unwrap();
     for _ in 0..3 {

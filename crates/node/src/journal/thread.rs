@@ -220,11 +220,18 @@ impl JournalThread {
     /// Adds `stream`'s word that its records before `before` may go. See [`Batch::truncate`].
     pub fn truncate(&mut self, stream: StreamId, before: Position) {
         self.open.truncate(stream, before);
+        self.leave_to_the_thread();
     }
 
     /// Adds that `stream` has ended: nothing it recorded is needed any more.
     pub fn end(&mut self, stream: StreamId) {
         self.open.end(stream, self.next);
+        self.leave_to_the_thread();
+    }
+
+    /// What was added may give back many segments, each with a sync of the directory, however few bytes say so.
+    fn leave_to_the_thread(&mut self) {
+        self.small = 0;
     }
 
     /// The position that the next record will have: everything recorded so far lies before it.
@@ -276,7 +283,7 @@ impl JournalThread {
     }
 
     /// Whether the shard should write what was added itself ([`Self::write_here`]) once it has nothing else to do:
-    /// it is little, as it was for a while, and the disk is quick and at rest.
+    /// it is little, as it was for a while, gives no segments back, and the disk is quick and at rest.
     #[must_use]
     pub fn better_here(&self) -> bool {
         self.open.bytes() <= HERE_BYTES

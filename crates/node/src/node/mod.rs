@@ -345,6 +345,7 @@ impl Node {
             scratch: Reactor::scratch(),
             next_tick: Instant::ZERO,
             stopping: None,
+            gives_way: None,
         };
         let ended = Arc::new(OnceLock::new());
         let outcome = Arc::clone(&ended);

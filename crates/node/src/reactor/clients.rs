@@ -3,6 +3,7 @@
 use super::slab::Slab;
 use super::verifier::{Asker, Party, Verdict, Verifier};
 use super::{Kind, Origins, token};
+use crate::clock::Clock;
 use crate::gateway::{
     Ask, ClientView, Context, Counters, Gateway, KeyspaceView, NodeView, Outcome, Request, Secret, Session,
 };
@@ -367,7 +368,7 @@ impl Clients {
 
     /// Reads from those who have sent something, as long as there is room for what they ask: first from those who have waited
     /// for it longest. The others are looked at again in a later round, of which every answer makes one.
-    pub fn serve(&mut self, shard: &mut Shard, origins: &mut Origins, now: Instant, scratch: &mut [u8]) {
+    pub fn serve(&mut self, shard: &mut Shard, origins: &mut Origins, clock: Clock, scratch: &mut [u8]) {
         for (place, waiting) in self.parked.iter_mut().enumerate() {
             if !waiting.is_empty() && origins.has_room(place) {
                 waiting.append(&mut self.readable);
@@ -398,7 +399,7 @@ impl Clients {
                 }
             }
             connection.queued = false;
-            self.read(index, shard, origins, now, scratch);
+            self.read(index, shard, origins, clock, scratch);
         }
     }
 
@@ -407,7 +408,7 @@ impl Clients {
         index: usize,
         shard: &mut Shard,
         origins: &mut Origins,
-        now: Instant,
+        clock: Clock,
         scratch: &mut [u8],
     ) {
         for _ in 0..READS_PER_TURN {
@@ -417,7 +418,7 @@ impl Clients {
             }
             if !connection.session.wants_input() {
                 if connection.stream.is_closed() {
-                    self.hang_up(index, shard, origins, now);
+                    self.hang_up(index, shard, origins, clock.now());
                 }
                 return;
             }
@@ -440,6 +441,7 @@ impl Clients {
                 }
             };
             let number = connection.number;
+            let now = shard.look_at(clock);
             if let Some(view) = self.views.get_mut(&number) {
                 view.active = now;
                 view.traffic.0 += bytes as u64;

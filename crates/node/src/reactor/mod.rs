@@ -53,6 +53,11 @@ const TICK: Span = Span::from_millis(100);
 
 /// How long an orderly stop waits for commands under way.
 const DRAIN: Span = Span::from_secs(5);
+/// How often meanwhile what is led here is given away.
+const GIVES_WAY: Span = Span::from_secs(1);
+
+/// How long the answer to an order is waited for: whoever gives it over HTTP waits no longer.
+const ORDER: Span = Span::from_nanos(crate::http::MOVE_TIME.as_nanos() as u64);
 
 /// Bytes read at a time, from whichever socket.
 const SCRATCH: usize = 128 << 10;
@@ -127,7 +132,7 @@ enum Origin {
     /// A call.
     Call(Box<calls::Pending>),
     /// An order.
-    Order { protocol: &'static str, responder: Responder },
+    Order { of: ProcessId, protocol: &'static str, responder: Responder, asked: Instant },
     /// The deletion of what is overdue in the state of this process.
     Sweep { of: ProcessId, by: ProcessId, asked: Instant },
 }
@@ -152,6 +157,8 @@ pub struct Reactor {
     pub(crate) scratch: Box<[u8]>,
     pub(crate) next_tick: Instant,
     pub(crate) stopping: Option<Instant>,
+    /// Where only this node stops, and others may lead: when it is looked at next what it leads.
+    pub(crate) gives_way: Option<Instant>,
 }
 
 /// The tickets under way.
@@ -191,28 +198,31 @@ impl Reactor {
     fn round(&mut self) -> Result<bool, Failure> {
         let deadline = self.deadline();
         self.poller.wait(deadline, self.clock)?;
-        let now = self.clock.now();
-        self.shard.set_time(now, self.clock.stamp());
+        let now = self.shard.look_at(self.clock);
         self.dispatch(now);
         self.peers.check()?;
         while let Some(order) = self.next_order() {
+            let now = self.shard.look_at(self.clock);
             self.obey(order, now);
         }
         if now >= self.next_tick {
             self.next_tick = now + TICK;
             self.tick(now);
         }
-        for news in std::mem::take(&mut self.peers.news) {
-            self.clients.hub.hear(news, now);
+        let hub = &mut self.clients.hub;
+        let lost = hub.take_in(std::mem::take(&mut self.peers.news)) + hub.hear(now);
+        if lost > 0 {
+            *self.clients.counters.limited.entry("news").or_default() += lost;
         }
         self.take_calls(now);
-        self.clients.serve(&mut self.shard, &mut self.origins, now, &mut self.scratch);
+        self.clients.serve(&mut self.shard, &mut self.origins, self.clock, &mut self.scratch);
+        // What has just been asked was asked behind the beginning of this round.
+        let now = self.shard.io().now;
         self.clients.deliver(&mut self.shard, &mut self.origins, now);
         self.take_turns(now)?;
         self.write(now);
         if self.shard.io().write_kept()? {
-            let now = self.clock.now();
-            self.shard.set_time(now, self.clock.stamp());
+            let now = self.shard.look_at(self.clock);
             self.take_turns(now)?;
             self.write(now);
         }
@@ -243,7 +253,7 @@ impl Reactor {
     fn dispatch(&mut self, now: Instant) {
         let registry = self.poller.registry();
         self.peers.resolve(now);
-        self.peers.read_on(&mut self.shard, registry, &mut self.scratch);
+        self.peers.read_on(&mut self.shard, self.clock, registry, &mut self.scratch);
         for ready in self.poller.ready() {
             match kind(ready.token) {
                 Some((Kind::PeerListener, _)) => self.peers.accept(now, registry),
@@ -252,7 +262,7 @@ impl Reactor {
                     self.peers.wake_link(peer, ready, now, registry, &mut self.scratch);
                 }
                 Some((Kind::Inbound, index)) => {
-                    self.peers.wake(index, ready, &mut self.shard, registry, &mut self.scratch);
+                    self.peers.wake(index, ready, &mut self.shard, self.clock, registry, &mut self.scratch);
                 }
                 Some((Kind::ClientListener, index)) => {
                     self.clients.accept(index, now, self.shard.io().stamp, registry);
@@ -278,10 +288,14 @@ impl Reactor {
             Control::Stop => self.begin_stop(true, now),
             Control::StopWithAll => self.begin_stop(false, now),
             Control::StartProcess(process) => self.shard.start(process),
-            Control::StopProcess(id, respond) => respond(match self.shard.stop(id) {
-                Some(_) => Ok(format!("{id} is stopped")),
-                None => Err(format!("{id} does not run on this node")),
-            }),
+            Control::StopProcess(id, respond) => {
+                let stopped = self.shard.stop(id);
+                self.origins.process_stopped(id);
+                respond(match stopped {
+                    Some(_) => Ok(format!("{id} is stopped")),
+                    None => Err(format!("{id} does not run on this node")),
+                });
+            }
             Control::Administer(keyspace, partition, what, respond) => {
                 self.administer(keyspace, partition, &what, respond);
             }
@@ -310,7 +324,7 @@ impl Reactor {
             };
             let ticket = self.origins.ticket();
             match self.shard.request(of, ticket, request) {
-                Ok(()) => asked.push((ticket, of.partition)),
+                Ok(()) => asked.push((ticket, of)),
                 Err(error) => tracing::debug!(%error, "not asked"),
             }
         }
@@ -319,9 +333,10 @@ impl Reactor {
             let of = partition.map_or_else(String::new, |partition| format!("partition {} of ", partition.0));
             return respond(Err(format!("no replica of {of}{keyspace} on this node takes this")));
         }
-        let partitions: Vec<_> = asked.iter().map(|(_, partition)| *partition).collect();
-        for ((ticket, _), responder) in asked.into_iter().zip(orders::gather(&partitions, respond)) {
-            self.origins.waiting.insert(ticket, Origin::Order { protocol, responder });
+        let partitions: Vec<_> = asked.iter().map(|(_, of)| of.partition).collect();
+        let now = self.shard.io().now;
+        for ((ticket, of), responder) in asked.into_iter().zip(orders::gather(&partitions, respond)) {
+            self.origins.waiting.insert(ticket, Origin::Order { of, protocol, responder, asked: now });
         }
     }
 
@@ -337,7 +352,9 @@ impl Reactor {
         let ticket = self.origins.ticket();
         match self.shard.request(of, ticket, request) {
             Ok(()) => {
-                drop(self.origins.waiting.insert(ticket, Origin::Order { protocol, responder: respond }))
+                let asked = self.shard.io().now;
+                let order = Origin::Order { of, protocol, responder: respond, asked };
+                self.origins.waiting.insert(ticket, order);
             }
             Err(error) => respond(Err(error.to_string())),
         }
@@ -352,14 +369,22 @@ impl Reactor {
             tracing::info!(
                 "stopping: no new clients, leadership goes to others, commands under way are answered"
             );
-            for keyspace in self.reporter.led() {
-                let nobody: Responder = Box::new(|_| {});
-                self.administer(keyspace, None, &Administration::StepDown, nobody);
-            }
+            self.step_down(now);
         } else {
             tracing::info!("stopping with all others: no new clients, commands under way are answered");
         }
         self.stopping = Some(now + DRAIN);
+    }
+
+    /// Gives away what is led here: also what came to be while others stopped, or was refused because of another order.
+    fn step_down(&mut self, now: Instant) {
+        self.gives_way = Some(now + GIVES_WAY);
+        for keyspace in self.reporter.led() {
+            if !self.origins.is_ordered(keyspace) {
+                let nobody: Responder = Box::new(|_| {});
+                self.administer(keyspace, None, &Administration::StepDown, nobody);
+            }
+        }
     }
 
     fn finish(mut self) -> Result<(), Failure> {
@@ -410,7 +435,7 @@ impl Reactor {
                     }
                     self.called(*pending, outcome, now);
                 }
-                (Some(Origin::Order { protocol, responder }), Reply::Raw(outcome)) => {
+                (Some(Origin::Order { protocol, responder, .. }), Reply::Raw(outcome)) => {
                     responder(self.administered(protocol, outcome));
                 }
                 (Some(Origin::Order { responder, .. }), Reply::Outcome(outcome)) => {
@@ -471,6 +496,9 @@ impl Reactor {
         self.origins.give_up(&mut self.shard, &mut self.clients, &mut self.reporter, times);
         self.clients.tick(&mut self.shard, &mut self.origins, now);
         self.clients.accept_missed(now, self.shard.io().stamp, registry);
+        if self.gives_way.is_some_and(|at| at <= now) {
+            self.step_down(now);
+        }
         self.sweep(now);
         if let Some(snapshots) = &mut self.snapshots {
             for done in snapshots.written() {
@@ -559,7 +587,7 @@ impl Origins {
             Origin::Client(asked) => asked.asked + patience <= now && !asked.walks,
             Origin::Call(pending) => pending.asked + patience <= now && !pending.is_given_up(),
             Origin::Sweep { asked, .. } => *asked + patience <= now,
-            Origin::Order { .. } => false,
+            Origin::Order { asked, .. } => *asked + ORDER <= now,
         };
         let mut tickets: Vec<_> =
             self.waiting.iter().filter(|(_, origin)| late(origin)).map(|(ticket, _)| *ticket).collect();
@@ -582,7 +610,12 @@ impl Origins {
                     self.swept(of);
                     continue;
                 }
-                Some(Origin::Order { .. }) | None => continue,
+                // What was begun goes on, as a move of many keys does for longer.
+                Some(Origin::Order { responder, .. }) => {
+                    responder(Err("no answer in time; it may still happen".to_owned()));
+                    continue;
+                }
+                None => continue,
             };
             shard.cancel(asked.of, ticket);
             let outcome = asked.told(crate::gateway::Outcome::Unknown("no answer in time".to_owned()));

@@ -1,7 +1,7 @@
-//! One answer for an order that several partitions take.
+//! One answer for an order that several partitions take, and for one whose process is stopped.
 
-use super::Responder;
-use isochrone_core::PartitionId;
+use super::{Origin, Origins, Responder};
+use isochrone_core::{KeyspaceId, PartitionId, ProcessId};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// What the partitions have said so far.
@@ -32,6 +32,28 @@ pub(super) fn gather(partitions: &[PartitionId], respond: Responder) -> Vec<Resp
         })
     };
     partitions.iter().map(one).collect()
+}
+
+impl Origins {
+    /// Whether an order about this keyspace is under way.
+    pub(super) fn is_ordered(&self, keyspace: KeyspaceId) -> bool {
+        self.waiting
+            .values()
+            .any(|origin| matches!(origin, Origin::Order { of, .. } if of.keyspace == keyspace))
+    }
+
+    /// Answers whoever has given this process an order: it is stopped and will not.
+    pub(super) fn process_stopped(&mut self, process: ProcessId) {
+        let given = |origin: &Origin| matches!(origin, Origin::Order { of, .. } if *of == process);
+        let mut tickets: Vec<_> =
+            self.waiting.iter().filter(|(_, origin)| given(origin)).map(|(ticket, _)| *ticket).collect();
+        tickets.sort();
+        for ticket in tickets {
+            if let Some(Origin::Order { responder, .. }) = self.take(ticket) {
+                responder(Err(format!("{process} was stopped; it may still happen")));
+            }
+        }
+    }
 }
 
 fn sum_up(mut said: Vec<(PartitionId, Result<String, String>)>) -> Result<String, String> {

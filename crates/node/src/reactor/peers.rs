@@ -2,6 +2,7 @@
 
 use super::{Failure, Kind, token};
 use crate::births::{Births, Stranger};
+use crate::clock::Clock;
 use crate::hub::News;
 use crate::limits::Limits;
 use crate::metrics::NodeMetrics;
@@ -185,6 +186,7 @@ impl Peers {
         index: usize,
         ready: Ready,
         shard: &mut Shard,
+        clock: Clock,
         registry: &Registry,
         scratch: &mut [u8],
     ) {
@@ -198,7 +200,7 @@ impl Peers {
             if self.full && inbound.node.is_some() {
                 self.again.push(index);
             } else {
-                self.read(index, shard, registry, scratch);
+                self.read(index, shard, clock, registry, scratch);
             }
         } else if !inbound.stream.flushed()
             && let Err(error) = inbound.stream.flush()
@@ -207,20 +209,27 @@ impl Peers {
         }
     }
 
-    fn read(&mut self, index: usize, shard: &mut Shard, registry: &Registry, scratch: &mut [u8]) {
+    fn read(
+        &mut self,
+        index: usize,
+        shard: &mut Shard,
+        clock: Clock,
+        registry: &Registry,
+        scratch: &mut [u8],
+    ) {
         let Some(inbound) = self.inbound.get(index) else { return };
         let known = inbound.node;
         let (hello, leaders, claimed) = (&self.hello, &mut self.leaders, &mut self.claimed);
         let (births, news) = (&mut self.births, &mut self.news);
-        let (now, name, limits, links) = (shard.io().now, &*self.name, &self.limits, &self.links);
-        let context = Reading { now, hello, name, leaders, claimed, births, links, limits, news };
+        let (name, limits, links) = (&*self.name, &self.limits, &self.links);
+        let context = Reading { clock, hello, name, leaders, claimed, births, links, limits, news };
         let outcome = context.read(inbound, shard, scratch);
         let outcome = outcome.and_then(|more| Ok((more, inbound.stream.flush()?)));
         if let Some(node) = inbound.node.filter(|_| known.is_none())
             && let Some(link) = self.links.get_mut(&node)
             && let Some(queue) = shard.io().outgoing.peer(node)
         {
-            link.hail(queue, now, registry);
+            link.hail(queue, clock.now(), registry);
         }
         match outcome {
             Ok((true, _)) => self.again.push(index),
@@ -234,13 +243,13 @@ impl Peers {
     }
 
     /// Reads on where the last turn stopped, unless too much waits for the disk.
-    pub fn read_on(&mut self, shard: &mut Shard, registry: &Registry, scratch: &mut [u8]) {
+    pub fn read_on(&mut self, shard: &mut Shard, clock: Clock, registry: &Registry, scratch: &mut [u8]) {
         self.full = shard.io().ledger().backlog() >= self.limits.journal_queue_bytes;
         if self.full {
             return;
         }
         for index in std::mem::take(&mut self.again) {
-            self.read(index, shard, registry, scratch);
+            self.read(index, shard, clock, registry, scratch);
         }
     }
 
@@ -440,7 +449,7 @@ fn to_tell(least: Span, most: Span, warned: Option<Instant>, now: Instant) -> Op
 
 /// What reading a connection needs besides it.
 struct Reading<'a> {
-    now: Instant,
+    clock: Clock,
     hello: &'a Hello,
     name: &'a str,
     leaders: &'a mut BTreeMap<(KeyspaceId, PartitionId), (u64, NodeId)>,
@@ -460,6 +469,7 @@ impl Reading<'_> {
                 Got::Later => return Ok(false),
                 Got::End => return Err(Broken::Closed),
             };
+            let now = shard.look_at(self.clock);
             // Before the greeting nobody may make us keep more than a greeting.
             let limit = if inbound.node.is_some() { self.limits.frame_bytes } else { frame::HANDSHAKE_MAX };
             let Inbound { stream, frames, node, .. } = inbound;
@@ -494,7 +504,7 @@ impl Reading<'_> {
                         let known = self.leaders.entry((keyspace, partition)).or_insert((reign, peer));
                         if reign >= known.0 {
                             *known = (reign, peer);
-                            self.claimed.insert((keyspace, partition), self.now);
+                            self.claimed.insert((keyspace, partition), now);
                         }
                     }
                     // Whoever asks has to read the answers.

@@ -9,10 +9,11 @@ use crate::io::HANGS;
 use crate::journal::JournalMetrics;
 use crate::metrics::{KeyspaceMetrics, NodeMetrics};
 use crate::shard::Shard;
-use isochrone_core::{Fact, Guarantee, Instant, KeyspaceId, NodeId, PartitionId, ProcessId, Span};
+use isochrone_core::{Fact, Guarantee, Instant, KeyspaceId, NodeId, PartitionId, ProcessId, Role, Span};
 use serde::{Serialize, Serializer};
 use std::collections::BTreeMap;
-use std::sync::atomic::Ordering::Relaxed;
+use std::ops::RangeInclusive;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// How a node stands; what `/status` shows.
@@ -147,6 +148,8 @@ fn by_name<S: Serializer>(stands: &BTreeMap<(&'static str, u16), u64>, to: S) ->
 pub struct Board {
     /// Counters, always up to date.
     pub metrics: NodeMetricsCell,
+    /// How many pages of metrics were longer than they may be.
+    pub(crate) cut: AtomicU64,
     posted: Mutex<Posted>,
 }
 
@@ -169,7 +172,7 @@ impl Board {
     pub fn new(metrics: Arc<NodeMetrics>) -> Board {
         let posted =
             Posted { status: Arc::default(), counters: Arc::default(), at: std::time::Instant::now() };
-        Board { metrics, posted: Mutex::new(posted) }
+        Board { metrics, cut: AtomicU64::new(0), posted: Mutex::new(posted) }
     }
 
     /// How the node stood a moment ago; not ready where that was long ago.
@@ -186,7 +189,7 @@ impl Board {
         Arc::clone(&self.posted().counters)
     }
 
-    fn post(&self, status: Status, counters: Counters, at: std::time::Instant) {
+    pub(crate) fn post(&self, status: Status, counters: Counters, at: std::time::Instant) {
         *self.posted() = Posted { status: Arc::new(status), counters: Arc::new(counters), at };
     }
 
@@ -333,10 +336,26 @@ impl Reporter {
             .collect()
     }
 
+    /// How the processes here of these partitions of a keyspace stand.
+    fn of(
+        &self,
+        keyspace: KeyspaceId,
+        partitions: RangeInclusive<u16>,
+    ) -> impl Iterator<Item = &ProcessStatus> {
+        let end = |partition, of_all| ProcessId {
+            node: self.me,
+            keyspace,
+            partition: PartitionId(partition),
+            role: Role(of_all),
+            instance: of_all,
+        };
+        let (first, last) = (end(*partitions.start(), 0), end(*partitions.end(), u8::MAX));
+        self.processes.range(first..=last).map(|(_, status)| status)
+    }
+
     /// What the processes of a keyspace here tell under this name, each of each partition.
     fn stands(&self, keyspace: KeyspaceId, name: &str) -> impl Iterator<Item = u64> {
-        let of = self.processes.iter().filter(move |(id, _)| id.keyspace == keyspace);
-        let stands = of.flat_map(|(_, status)| &status.stands);
+        let stands = self.of(keyspace, 0..=u16::MAX).flat_map(|status| &status.stands);
         stands.filter(move |((what, _), _)| *what == name).map(|(_, value)| *value)
     }
 
@@ -627,8 +646,7 @@ impl Reporter {
 
     /// The node that leads a partition, as far as this one has heard.
     fn leader(&self, served: &Served, partition: PartitionId, peers: &Peers) -> Option<NodeId> {
-        let group = |id: &ProcessId| (id.keyspace, id.partition) == (served.id, partition);
-        let claims = self.processes.iter().filter(|(id, _)| group(id)).filter_map(|(_, status)| status.leads);
+        let claims = self.of(served.id, partition.0..=partition.0).filter_map(|status| status.leads);
         match (claims.max(), peers.leaders.get(&(served.id, partition)).copied()) {
             (Some(reign), Some((other, node))) if other > reign => Some(node),
             (Some(_), _) => Some(self.me),
@@ -713,7 +731,7 @@ mod tests {
     use crate::limits::Limits;
     use crate::transport::frame::{Hello, MAGIC, VERSION};
     use crate::transport::stream::Acceptor;
-    use isochrone_core::{Random, Role};
+    use isochrone_core::Random;
 
     const KEYSPACE: KeyspaceId = KeyspaceId(1);
     const PATIENCE: Span = Span::from_secs(5);
@@ -812,6 +830,41 @@ mod tests {
         assert_eq!((reporter.claims(), reporter.led()), (vec![], vec![KEYSPACE]));
         assert!(reporter.note(process(0), &Fact::stands(SILENT, 0)));
         assert!(!reporter.claims().is_empty());
+    }
+
+    #[test]
+    fn who_leads_and_what_stands_is_told_by_the_processes_of_that_group_alone() {
+        let (mut reporter, peers) = (reporter(None), peers());
+        let in_group = |keyspace, partition, of_all| ProcessId {
+            keyspace: KeyspaceId(keyspace),
+            partition: PartitionId(partition),
+            role: Role(of_all),
+            instance: of_all,
+            ..process(0)
+        };
+        let partitions = [0, 1, u16::MAX];
+        let ends = || partitions.into_iter().flat_map(|partition| [(partition, 0), (partition, u8::MAX)]);
+        for keyspace in 0..3_u16 {
+            for (partition, of_all) in ends() {
+                let value = u64::from(partition) + 100_000 * u64::from(keyspace);
+                let process = in_group(keyspace, partition, of_all);
+                reporter.note(process, &Fact::stands(COPIES, value));
+            }
+        }
+        for keyspace in 0..3_u16 {
+            let lowest = 100_000 * u64::from(keyspace);
+            let told: Vec<u64> = reporter.stands(KeyspaceId(keyspace), COPIES).collect();
+            let all = [0, 0, 1, 1, 65_535, 65_535];
+            assert_eq!(told, all.map(|value| lowest + value));
+            for (partition, of_all) in ends() {
+                let process = in_group(keyspace, partition, of_all);
+                reporter.note(process, &Fact::Leads { reign: 1 });
+                let served = &reporter.keyspaces[0];
+                let led = partitions.map(|at| reporter.leader(served, PartitionId(at), &peers).is_some());
+                assert_eq!(led, partitions.map(|at| (keyspace, partition) == (KEYSPACE.0, at)), "{process}");
+                reporter.note(process, &Fact::Follows);
+            }
+        }
     }
 
     #[test]

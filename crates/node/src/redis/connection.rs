@@ -20,7 +20,7 @@ use super::transaction::{self, Queue, Watches};
 use crate::gateway::{Ask, ClientView, Context, Login, Outcome, Request, Session};
 use crate::hub::Notice;
 use isochrone_core::command::{Command, Operation, Response};
-use isochrone_core::{Footprint as _, Instant, KeyspaceId, Span};
+use isochrone_core::{Footprint as _, Instant, KeyspaceId, Span, wire};
 
 /// One connection of a Redis client.
 pub struct Connection {
@@ -66,8 +66,6 @@ pub(crate) struct State {
     pub(crate) steps: Option<Steps>,
     /// How many channels and patterns this connection has subscribed to.
     pub(crate) subscribed: usize,
-    /// Whether it has published since it last ended a subscription.
-    pub(crate) published: bool,
     /// The name of the command in hand, or of the last one.
     pub(crate) last_command: &'static str,
     /// Nothing more is taken up; the connection closes when what is owed has been written.
@@ -85,7 +83,7 @@ pub(crate) struct State {
     /// or a command about all keys where commands are transactions, which order nothing but keys.
     pub(crate) finishing: Option<u64>,
     /// About how many steps its requests have taken in this call, and whether it goes on in the next round.
-    work: usize,
+    pub(crate) work: usize,
     put_off: bool,
     /// Since when more than `output_max` is unsent and hardly less has become of it, and how much it was then.
     clogged: Option<(Instant, usize)>,
@@ -199,7 +197,6 @@ impl Connection {
                 hung_up: None,
                 steps: None,
                 subscribed: 0,
-                published: false,
                 last_command: "",
                 quitting: false,
                 closing: false,
@@ -325,13 +322,10 @@ impl Session for Connection {
         state.unsent = context.unsent;
         match notice {
             Notice::Message { .. } | Notice::Seen(_) if state.closing => {}
-            Notice::Seen(_) if state.quitting || state.muted() => {}
+            // Who has been told that it is as new takes a line for the answer to what it has asked since.
+            Notice::Seen(_) if state.quitting || state.muted() || !context.hub.monitors(state.number) => {}
             // Who does not read what it has subscribed to is not waited for.
-            Notice::Message { .. } | Notice::Seen(_)
-                if state.unsent + state.pipeline.ready() > 2 * state.output_max =>
-            {
-                state.fall_behind(context);
-            }
+            Notice::Message { .. } | Notice::Seen(_) if state.is_behind(0) => state.fall_behind(context),
             Notice::Seen(None) => state.fall_behind(context),
             Notice::Seen(Some(lines)) => {
                 state.pipeline.write(out, |bytes| bytes.extend_from_slice(&lines));
@@ -453,13 +447,11 @@ impl State {
 
     /// About how many steps a request takes that this node answers by itself, now or at EXEC: of those that go elsewhere what
     /// they take is reckoned there.
-    pub(super) fn steps(&self, spec: &Spec, args: Args<'_>, context: &Context<'_>) -> usize {
+    pub(super) fn steps(spec: &Spec, args: Args<'_>, context: &Context<'_>) -> usize {
         let hub = &context.hub;
         match spec.name {
             "publish" => hub.steps_to_publish(args.at(1)),
             "pubsub|channels" => hub.channels().len() * (1 + args.at(2).len() / 8),
-            // Its own messages are looked for among all.
-            name if self.published && pubsub::confirms(name) => hub.mail(),
             "client|list" | "client|kill" => 16 * context.clients.len(),
             "info" | "command" | "command|docs" | "command|info" | "acl|list" => 4_096,
             _ => 0,
@@ -540,6 +532,8 @@ impl State {
                 transaction::enqueue(self, spec, args, context, sink);
                 taken
             }
+            // Messages do not wait for what waits, so that must be the oldest thing owed: else they came before older ones.
+            Action::Blocking(_) if self.subscribed > 0 && !self.pipeline.is_empty() => Step::Stalled,
             // Nothing orders two reads: one of a watched key may see what was there before the version that was told.
             Action::Data(_) | Action::Blocking(_) | Action::Durable(_) if self.watches.pending() => {
                 Step::Stalled
@@ -581,7 +575,7 @@ impl State {
             // Who hears of it finds what was written before it.
             Action::Local(_) if spec.name == "publish" && self.pipeline.ordered() > 0 => Step::Stalled,
             Action::Local(answer) => {
-                self.work = self.work.saturating_add(self.steps(spec, args, context));
+                self.work = self.work.saturating_add(State::steps(spec, args, context));
                 self.local(spec, answer, args, context, sink.out);
                 taken
             }
@@ -666,8 +660,12 @@ impl State {
         let (in_order, ordered) = (behind, behind || !reads);
         let fills = Fills::of(keyspace, &operation);
         let (lookups, copies) = (Lookups::of(&operation), pipeline::copies(&operation));
-        let (version, bytes) = (self.version, sink.bytes);
-        let (name, asked) = (self.last_command, context.now);
+        let bytes = match &operation {
+            // A payload may be compressed; what is under way is its value.
+            Operation::Restore { .. } => sink.bytes.max(wire::encoded_size(&operation)),
+            _ => sink.bytes,
+        };
+        let (version, name, asked) = (self.version, self.last_command, context.now);
         let told = sink.said.filter(|_| context.hub.slowlog.listens());
         let noted = self.pipeline.note(|notes| {
             if let Some(args) = told {
@@ -847,8 +845,13 @@ impl State {
         self.allowance = Some(Allowance { since: context.now, input: 0, output: 0, commands: 0 });
     }
 
+    /// Whether it has left more unread than it is told messages with, once there are so many bytes more.
+    pub(crate) fn is_behind(&self, more: usize) -> bool {
+        self.unsent + self.pipeline.ready() + more > 2 * self.output_max
+    }
+
     /// Ends a connection that does not read what it is told.
-    fn fall_behind(&mut self, context: &mut Context<'_>) {
+    pub(crate) fn fall_behind(&mut self, context: &mut Context<'_>) {
         let unsent = self.unsent + self.pipeline.ready();
         let client = context.clients.get(&self.number);
         context.counters.fell_behind("output", self.number, client, unsent, context.now);

@@ -239,7 +239,7 @@ pub(crate) fn reset(state: &mut State, context: &mut Context<'_>, sink: &mut Sin
     state.reply(sink.out, |reply| reply.simple("RESET"));
 }
 
-/// What this connection has published to itself, before it speaks another version.
+/// What was published for this connection, before it speaks another version or has no subscriptions any more.
 fn tell_own(state: &mut State, context: &mut Context<'_>, sink: &mut Sink<'_>) {
     let mut told = Vec::new();
     pubsub::tell_own(state, context, &mut Reply::new(&mut told, state.version));

@@ -113,10 +113,16 @@ fn remove(state: &mut State, args: Args<'_>, context: &mut Context<'_>, reply: &
     }
 }
 
-/// Before a subscription begins or ends: what this connection has published itself comes before that.
+/// Before a subscription begins or ends: what was published until then comes before that.
 pub(crate) fn tell_own(state: &mut State, context: &mut Context<'_>, reply: &mut Reply<'_>) {
-    if std::mem::take(&mut state.published) && state.subscribed > 0 {
-        context.hub.take_messages(state.number).iter().for_each(|message| write(message, reply));
+    let messages = context.hub.take_messages(state.number);
+    state.work += messages.len();
+    let before = reply.length();
+    for message in &messages {
+        if state.is_behind(reply.length() - before) {
+            return state.fall_behind(context);
+        }
+        write(message, reply);
     }
 }
 
@@ -166,8 +172,9 @@ pub(crate) fn publish(
     reply: &mut Reply<'_>,
 ) -> Answer {
     let count = context.hub.publish(channel(args.at(1))?, Blob::new(args.at(2)));
-    reply.count(count.ok_or(Complaint::text(FULL))?);
-    state.published = true;
+    let count = count.ok_or(Complaint::text(FULL))?;
+    state.work += count;
+    reply.count(count);
     Ok(())
 }
 

@@ -40,6 +40,11 @@ impl<'a> Reply<'a> {
         self.version
     }
 
+    /// Bytes in the buffer.
+    pub fn length(&self) -> usize {
+        self.out.len()
+    }
+
     /// Goes on in this version.
     pub fn speak(&mut self, version: Version) {
         self.version = version;

@@ -46,7 +46,8 @@ pub(crate) struct Watches {
     /// Replaced whenever all keys are let go, so that late answers are recognised.
     generation: u64,
     keyspace: KeyspaceId,
-    keys: Vec<(Blob, u64)>,
+    /// With their versions; nothing in the places of a WATCH that has watched nothing.
+    keys: Vec<Option<(Blob, u64)>>,
     /// Bytes of the keys, which EXEC carries beside what is queued.
     bytes: usize,
     /// Requests for versions under way.
@@ -85,14 +86,13 @@ impl Watches {
             return;
         }
         self.pending -= 1;
-        let last = watch.first + watch.count == self.keys.len();
         let places = &mut self.keys[watch.first..watch.first + watch.count];
         match outcome {
             Outcome::Done(Response::Integer(version)) if places.len() == 1 => {
-                places[0].1 = *version as u64;
+                places.iter_mut().flatten().for_each(|place| place.1 = *version as u64);
             }
             Outcome::Done(Response::Array(versions)) if versions.len() == places.len() => {
-                for (place, version) in places.iter_mut().zip(versions) {
+                for (place, version) in places.iter_mut().flatten().zip(versions) {
                     match version {
                         Response::Integer(version) => place.1 = *version as u64,
                         _ => self.broken = true,
@@ -100,9 +100,12 @@ impl Watches {
                 }
             }
             // As in Redis, such a WATCH has watched nothing; whoever gets the connection next must not pay for it.
-            Outcome::Refused(text) if text.starts_with("CROSSSLOT") && last => {
-                let apart = self.keys.drain(watch.first..);
+            Outcome::Refused(text) if text.starts_with("CROSSSLOT") => {
+                let apart = places.iter_mut().filter_map(Option::take);
                 self.bytes -= apart.map(|(key, _)| key.len()).sum::<usize>();
+                // Places before those of another WATCH stay: its answer goes by their count.
+                let left = self.keys.iter().rposition(Option::is_some).map_or(0, |last| last + 1);
+                self.keys.truncate(left);
             }
             _ => self.broken = true,
         }
@@ -149,12 +152,13 @@ pub(crate) fn watch(state: &mut State, args: Args<'_>, context: &mut Context<'_>
     }
     (watches.keyspace, watches.bytes) = (keyspace, bytes);
     let first = watches.keys.len();
-    watches.keys.extend(args.from(1).iter().map(|key| (Blob::new(key), 0)));
+    watches.keys.extend(args.from(1).iter().map(|key| Some((Blob::new(key), 0))));
     watches.pending += 1;
     let count = watches.keys.len() - first;
     let ticket = Watch { generation: watches.generation, first, count };
-    let mut versions = watches.keys[first..].iter().map(|(key, _)| Operation::Version { key: key.clone() });
-    let operation = match versions.len() {
+    let keys = watches.keys[first..].iter().flatten();
+    let mut versions = keys.map(|(key, _)| Operation::Version { key: key.clone() });
+    let operation = match count {
         1 => versions.next().unwrap_or(Operation::DbSize),
         _ => Operation::Transaction { watched: [].into(), operations: versions.collect() },
     };
@@ -172,7 +176,7 @@ pub(crate) fn enqueue(
     context: &mut Context<'_>,
     sink: &mut Sink<'_>,
 ) {
-    let steps = state.steps(spec, args, context);
+    let steps = State::steps(spec, args, context);
     let Some(queue) = &mut state.queue else { return };
     let complaint = if spec.is(flag::NO_MULTI) {
         Some(Complaint::text("ERR Command not allowed inside a transaction"))
@@ -257,7 +261,7 @@ pub(crate) fn exec(state: &mut State, context: &mut Context<'_>, sink: &mut Sink
             return Step::Taken;
         }
     }
-    sink.bytes += queue.kept.bytes();
+    sink.bytes = encoded.max(sink.bytes + queue.kept.bytes());
     if operations.is_empty() && watches.keys.is_empty() {
         carry_out(&mut items, state, context);
         state.reply(sink.out, |reply| {
@@ -269,8 +273,8 @@ pub(crate) fn exec(state: &mut State, context: &mut Context<'_>, sink: &mut Sink
             }
         });
     } else {
-        let operation =
-            Operation::Transaction { watched: watches.keys.into(), operations: operations.into() };
+        let watched = watches.keys.into_iter().flatten().collect();
+        let operation = Operation::Transaction { watched, operations: operations.into() };
         let more = items.iter().any(|item| matches!(item, Item::Local(..)));
         let asked = state.ask_for(operation, Shape::Exec(items.into()), context, sink);
         state.finishing = asked.filter(|_| more).map(|(id, _)| id);

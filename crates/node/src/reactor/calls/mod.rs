@@ -145,6 +145,7 @@ impl Reactor {
         // As many as may wait: what comes meanwhile is for the next round.
         for _ in 0..WAITING {
             let Ok(Call { ask, answer }) = self.calls.queue.try_recv() else { break };
+            let now = self.shard.look_at(self.clock);
             self.take_call(ask, answer, now);
         }
         if now >= self.calls.swept + TICK {

@@ -10,16 +10,19 @@ use crate::limits::Limits;
 use crate::metrics::KeyspaceMetrics;
 use crate::poller::Poller;
 use crate::protocols::Protocols;
-use crate::reactor::{Board, Clients, Origins, Peers, Reporter, Served, Verifier};
+use crate::reactor::ClientListener;
+use crate::reactor::{Board, Clients, Control, Origins, Peers, Reporter, Responder, Served, Verifier};
 use crate::redis::RedisGateway;
 use crate::redis::acl::Users;
 use crate::shard::Shard;
 use crate::transport::frame::{Hello, MAGIC, VERSION};
 use crate::transport::stream::Acceptor;
 use isochrone_core::{ClientId, Guarantee, KeyspaceId, NodeId, Random, Stamp};
+use mio::net::TcpListener;
+use std::io::Write;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::mpsc::sync_channel;
+use std::sync::mpsc::{channel, sync_channel};
 
 const KEYSPACE: KeyspaceId = KeyspaceId(1);
 const LIFE: u64 = 7;
@@ -83,22 +86,32 @@ fn view() -> KeyspaceView {
     }
 }
 
+fn peers(listener: Option<TcpListener>, limits: Limits) -> Peers {
+    let data = tempfile::tempdir().unwrap();
+    let births = Births::open(data.path(), NodeId(0), 1, &mut Random::seeded(1)).unwrap();
+    let (magic, version, life) = (MAGIC, VERSION, births.own().clone());
+    let (from, to) = (NodeId(0), NodeId(1));
+    let hello = Hello { magic, version, cluster_id: 1, cluster: "tests".to_owned(), from, to, life };
+    Peers::new(hello, listener, Acceptor::Plain, None, Arc::default(), limits, births)
+}
+
 /// A node with one keyspace, where anybody may do anything, and eve what is here; and what is counted of the keyspace.
 fn reactor(limits: Limits) -> (Reactor, Arc<KeyspaceMetrics>) {
+    reactor_of(Vec::new(), limits)
+}
+
+/// The same, with these listeners for clients.
+fn reactor_of(listeners: Vec<ClientListener>, limits: Limits) -> (Reactor, Arc<KeyspaceMetrics>) {
     let data = tempfile::tempdir().unwrap();
     let rules = "user default on nopass ~* &* +@all\nuser eve on >right ~mine* +@all -del\n";
     let file = data.path().join("users.acl");
     std::fs::write(&file, rules).unwrap();
     let users = Users::of([], Some(file)).unwrap();
-    let births = Births::open(data.path(), NodeId(0), 1, &mut Random::seeded(1)).unwrap();
-    let (magic, version, life) = (MAGIC, VERSION, births.own().clone());
-    let (from, to) = (NodeId(0), NodeId(1));
-    let hello = Hello { magic, version, cluster_id: 1, cluster: "tests".to_owned(), from, to, life };
-    let peers = Peers::new(hello, None, Acceptor::Plain, None, Arc::default(), limits.clone(), births);
+    let peers = peers(None, limits.clone());
     let poller = Poller::new(Span::ZERO).unwrap();
     let verifier = Verifier::start(Vec::new(), limits.login_checks, poller.waker()).unwrap();
     let clients = Clients::new(
-        Vec::new(),
+        listeners,
         Box::new(RedisGateway),
         limits,
         vec![view()],
@@ -143,6 +156,7 @@ fn reactor(limits: Limits) -> (Reactor, Arc<KeyspaceMetrics>) {
         scratch: Reactor::scratch(),
         next_tick: Instant::ZERO,
         stopping: None,
+        gives_way: None,
     };
     (reactor, metrics)
 }
@@ -283,4 +297,75 @@ fn what_is_not_answered_in_time_is_counted_once_by_whether_it_may_have_had_an_ef
         assert_eq!(counted, if now < 15 { (0, 0) } else { (3, 2) });
     }
     assert_eq!(reactor.origins.len(), 1, "what begins late has to be ended");
+}
+
+#[test]
+fn an_order_is_given_up_once_nobody_waits_for_it_or_its_process_is_stopped() {
+    let (mut reactor, _) = reactor(Limits::default());
+    let other = ProcessId { keyspace: KeyspaceId(2), ..process() };
+    let [stopped, late] = [process(), other].map(|of| {
+        let (told, heard) = channel();
+        let responder: Responder = Box::new(move |outcome| drop(told.send(outcome)));
+        let ticket = reactor.origins.ticket();
+        let order = Origin::Order { of, protocol: "some", responder, asked: Instant::ZERO };
+        reactor.origins.waiting.insert(ticket, order);
+        heard
+    });
+    reactor.obey(Control::StopProcess(process(), Box::new(|_| {})), Instant::ZERO);
+    assert!(stopped.try_recv().expect("an answer").is_err());
+    for (now, waiting) in [(599, 1), (601, 0)] {
+        assert!(late.try_recv().is_err());
+        let times = (Instant::ZERO + Span::from_secs(now), Span::from_secs(15));
+        reactor.origins.give_up(&mut reactor.shard, &mut reactor.clients, &mut reactor.reporter, times);
+        assert_eq!(reactor.origins.len(), waiting);
+    }
+    assert!(late.try_recv().expect("an answer").is_err());
+}
+
+/// A lease that is granted, or read under, by an older time would be over already.
+#[test]
+fn what_is_read_is_handled_at_a_time_behind_that_at_which_it_was_sent() {
+    let bound = || {
+        let socket = TcpListener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let address = socket.local_addr().unwrap();
+        (socket, address)
+    };
+    let ((for_peers, peer_port), (socket, client_port)) = (bound(), bound());
+    let listener = ClientListener { socket, address: client_port, acceptor: Acceptor::Plain, index: 0 };
+    let (mut reactor, _) = reactor_of(vec![listener], Limits::default());
+    reactor.peers = peers(Some(for_peers), Limits::default());
+    let ready = crate::poller::Ready { token: mio::Token(0), readable: true, closed: false, writable: false };
+    let mut peer = std::net::TcpStream::connect(peer_port).unwrap();
+    let mut client = std::net::TcpStream::connect(client_port).unwrap();
+    let Reactor { clock, poller, peers, clients, shard, origins, scratch, .. } = &mut reactor;
+    let mut handled = |what: &str, wake: &mut dyn FnMut(&mut Shard, &mut Origins, &mut [u8])| {
+        let (sent, start) = (clock.now(), std::time::Instant::now());
+        while shard.io().now < sent {
+            wake(shard, origins, scratch);
+            assert!(
+                start.elapsed().as_secs() < 10,
+                "{what} was handled as if it had come before it was sent"
+            );
+        }
+    };
+    // A part of a greeting: what matters is when the loop takes it to have come.
+    peer.write_all(&[0; 2]).unwrap();
+    handled("what a peer said", &mut |shard, _, scratch| {
+        peers.accept(Instant::ZERO, poller.registry());
+        peers.wake(0, ready, shard, *clock, poller.registry(), scratch);
+    });
+    client.write_all(b"PING\r\n").unwrap();
+    handled("what a client asked", &mut |shard, origins, scratch| {
+        clients.accept(0, Instant::ZERO, Stamp::ZERO, poller.registry());
+        clients.wake(0, ready);
+        clients.serve(shard, origins, *clock, scratch);
+    });
+    // The same of calls, which come from another thread.
+    let (line, queue) = Line::new(reactor.poller.waker());
+    reactor.calls.queue = queue;
+    let txn = Token { life: LIFE, number: 1 };
+    let _answered = line.send(Ask::Abort { user: "eve".into(), txn }).unwrap();
+    let sent = reactor.clock.now();
+    reactor.take_calls(Instant::ZERO);
+    assert!(reactor.shard.io().now >= sent);
 }

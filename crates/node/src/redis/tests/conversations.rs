@@ -345,6 +345,42 @@ fn a_watch_of_keys_that_lie_apart_watches_none() {
               +OK·+QUEUED·
         "#]],
     );
+    // Nor does another that is under way with it pay for that.
+    check(
+        Login::Open,
+        "> WATCH a b ; WATCH c ; MULTI ; SET c 1 ; EXEC
+         < 0 refused CROSSSLOT Keys in request don't hash to the same slot
+         < 1 int 4
+         < 3 array ok
+         > WATCH c ; WATCH a b
+         < 5 refused CROSSSLOT Keys in request don't hash to the same slot
+         < 4 int 5
+         > WATCH d ; MULTI ; SET c 1 ; EXEC
+         < 6 int 6",
+        expect![[r#"
+            > WATCH a b ; WATCH c ; MULTI ; SET c 1 ; EXEC
+              ask 0 k1 Transaction { watched: [], operations: [Version { key: "a" }, Version { key: "b" }] }
+              ask 1 k1 Version { key: "c" }
+            < 0 refused CROSSSLOT Keys in request don't hash to the same slot
+              -CROSSSLOT Keys in request don't hash to the same slot·
+            < 1 int 4
+              ask 3 k1 Transaction { watched: [("c", 4)], operations: [Set { key: "c", value: "1", condition: Always, expiry: Clear, get: false }] }
+              +OK·+OK·+QUEUED·
+            < 3 array ok
+              *1·+OK·
+            > WATCH c ; WATCH a b
+              ask 4 k1 Version { key: "c" }
+              ask 5 k1 Transaction { watched: [], operations: [Version { key: "a" }, Version { key: "b" }] }
+            < 5 refused CROSSSLOT Keys in request don't hash to the same slot
+            < 4 int 5
+              +OK·-CROSSSLOT Keys in request don't hash to the same slot·
+            > WATCH d ; MULTI ; SET c 1 ; EXEC
+              ask 6 k1 Version { key: "d" }
+            < 6 int 6
+              ask 8 k1 Transaction { watched: [("c", 5), ("d", 6)], operations: [Set { key: "c", value: "1", condition: Always, expiry: Clear, get: false }] }
+              +OK·+OK·+QUEUED·
+        "#]],
+    );
 }
 
 #[test]

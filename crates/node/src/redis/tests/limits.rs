@@ -427,6 +427,13 @@ fn who_asks_for_much_goes_on_in_the_next_round() {
         assert_eq!(told.contains("+PONG"), world.connection.wants_input(), "{told}");
     }
     assert_eq!(answered, [2, 2, 1]);
+    // So does who tells much.
+    let mut world = World::new(Login::Open);
+    for number in 0..WORK_MAX / 2 {
+        world.hub.subscribe(100 + number as u64, crate::hub::Topic::Pattern, &"*".into());
+    }
+    world.receive(&[encode_line("PUBLISH c m").repeat(5), encode_line("PING")].concat());
+    assert_eq!(world.transcript(), "  :100000·:100000·\n  reads no further\n");
 }
 
 #[test]

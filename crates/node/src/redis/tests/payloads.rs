@@ -6,7 +6,8 @@
 
 use super::super::payload::{Allowance, Fault, dump, fuzz_payload, restore};
 use super::{World, encode};
-use crate::gateway::{Ask, Login};
+use crate::gateway::{Ask, Login, Outcome};
+use crate::limits::Limits;
 use isochrone_core::command::{
     Content, Operation, Pending, Refusal, Response, Restore, Score, StreamHead, StreamId, StreamPart,
 };
@@ -191,6 +192,24 @@ fn a_value_takes_no_more_than_a_command_may() {
         b"\x0f\x80\xff\xff\xff\xff",
     ] {
         assert_eq!(within(claim, 1 << 10, 1 << 10), Err(Fault::Format));
+    }
+}
+
+/// However small it was when it came.
+#[test]
+fn a_payload_that_is_under_way_counts_as_the_value_in_it() {
+    let body = [&b"\0\xc3\x40\x62\x80\0\0\x21\x01\0a"[..], &b"\xe0\xff\0".repeat(32)].concat();
+    let restore = encode(&[b"RESTORE", b"k", b"0", &sealed(&body)]);
+    let exec = [encode(&[b"MULTI"]), restore.clone(), encode(&[b"EXEC"])].concat();
+    for (command, response) in [(restore, Response::Ok), (exec, Response::Array(vec![Response::Ok]))] {
+        // Of a value of 8,449 bytes, one leaves room for another, and two do not.
+        let limits = Limits { command_bytes: 12_000, ..Limits::default() };
+        let mut world = World::with_limits(Login::Open, limits);
+        world.receive(&command.repeat(3));
+        assert_eq!(world.requests.len(), 2);
+        let first = world.requests[0].id;
+        world.answer(first, Outcome::Done(response));
+        assert_eq!(world.requests.len(), 3);
     }
 }
 

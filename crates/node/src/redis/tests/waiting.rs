@@ -3,6 +3,7 @@
 use super::{World, play, talk};
 use crate::gateway::{Durability, Login};
 use crate::hub::{News, Notice};
+use crate::limits::Limits;
 use expect_test::{Expect, expect};
 use isochrone_core::{Blob, KeyspaceId};
 
@@ -535,6 +536,70 @@ fn a_subscriber_that_does_not_read_is_let_go() {
     world.unsent += 1;
     assert_eq!(play(&mut world, "! publish c m"), "! publish c m\n  closes\n");
     assert_eq!(world.counters.limited.get("output"), Some(&1));
+    // Nor is it told more than that where its subscriptions end.
+    let limits = Limits { output_bytes: 1_024, ..Limits::default() };
+    let mut world = World::with_limits(Login::Open, limits);
+    play(&mut world, "> SUBSCRIBE c");
+    for _ in 0..9 {
+        world.hub.publish("c".into(), Blob::new(&[b'm'; 1_500]));
+    }
+    let told = play(&mut world, "> UNSUBSCRIBE");
+    assert!(told.ends_with("  closes\n") && told.len() < 5_000, "{told}");
+    assert_eq!(world.counters.limited.get("output"), Some(&1));
+}
+
+/// Else a client of RESP2 would take it for the answer to what it has asked since.
+#[test]
+fn what_was_published_before_a_subscription_ends_comes_before_the_confirmation_of_that() {
+    let mut world = World::new(Login::Open);
+    let (message, by_pattern) = ("*3·$7·message·$1·a·$1·x·", "*4·$8·pmessage·$2·a*·$1·a·$1·x·");
+    for (begin, end, told) in [
+        ("SUBSCRIBE a", "UNSUBSCRIBE a", format!("{message}*3·$11·unsubscribe·$1·a·:0·")),
+        ("SUBSCRIBE a", "UNSUBSCRIBE", format!("{message}*3·$11·unsubscribe·$1·a·:0·")),
+        ("PSUBSCRIBE a*", "PUNSUBSCRIBE a*", format!("{by_pattern}*3·$12·punsubscribe·$2·a*·:0·")),
+        ("SUBSCRIBE a", "RESET", format!("{message}+RESET·")),
+    ] {
+        play(&mut world, &format!("> {begin}"));
+        // It is on its way when the request is read.
+        world.hub.publish("a".into(), "x".into());
+        let script = format!("> {end} ; PING");
+        assert_eq!(play(&mut world, &script), format!("{script}\n  {told}+PONG·\n"));
+    }
+    // So it is with what MONITOR tells.
+    play(&mut world, "> MONITOR");
+    world.hub.show(|seen| seen.extend(b"+line\r\n"));
+    world.hub.monitor(9);
+    assert_eq!(play(&mut world, "> RESET"), "> RESET\n  +RESET·\n");
+}
+
+#[test]
+fn messages_keep_their_order_where_a_command_waits_behind_another() {
+    check(
+        "> HELLO 3 ; SUBSCRIBE c ; GET k
+         ! publish c m1
+         > BLPOP q 0
+         ! publish c m2
+         < 0 bulk v
+         ! publish c m3
+         < 2 popped bulk q, bulk v",
+        expect![[r#"
+            > HELLO 3 ; SUBSCRIBE c ; GET k
+              ask 0 k1 Get { key: "k" }
+              %7·$6·server·$5·redis·$7·version·$5·7.2.4·$5·proto·:3·$2·id·:7·$4·mode·$10·standalone·$4·role·$6·master·$7·modules·*0·>3·$9·subscribe·$1·c·:1·
+            ! publish c m1
+            > BLPOP q 0
+            ! publish c m2
+            < 0 bulk v
+              ask 2 k1 LMPop { keys: ["q"], side: Left, count: 1 }
+              $1·v·>3·$7·message·$1·c·$2·m1·>3·$7·message·$1·c·$2·m2·
+              reads no further
+            ! publish c m3
+              >3·$7·message·$1·c·$2·m3·
+              reads no further
+            < 2 popped bulk q, bulk v
+              *2·$1·q·$1·v·
+        "#]],
+    );
 }
 
 #[test]
@@ -742,7 +807,8 @@ fn speculative() -> World {
 fn a_script_looks_first_and_tells_who_waits_for_what_it_pushes() {
     let mut world = World::new(Login::Open);
     let (keyspace, signal) = (KeyspaceId(1), Blob::from("signal"));
-    world.hub.hear(News::Waiting { keyspace, keys: vec![signal.clone()] }, world.now);
+    world.hub.take_in([News::Waiting { keyspace, keys: vec![signal.clone()] }]);
+    world.hub.hear(world.now);
     let script = "> EVALSHA 90da91872223f85eb1376a17e3c4df21ace8c54b 2 lock signal me 900 ; GET x
          < 0 array int 5, int 0, bulk me
          < 0 nilarray
