@@ -25,7 +25,7 @@ pub(super) fn ask(addresses: &[Address]) -> anyhow::Result<Vec<Result<Told, Stri
         .enable_all()
         .build()
         .context("cannot start what waits for answers")?;
-    runtime.block_on(async {
+    let answers = runtime.block_on(async {
         let client: Asker = Client::builder(TokioExecutor::new()).build_http();
         let asked: Vec<_> = addresses
             .iter()
@@ -42,7 +42,10 @@ pub(super) fn ask(addresses: &[Address]) -> anyhow::Result<Vec<Result<Told, Stri
             answers.push(answer.await?);
         }
         Ok(answers)
-    })
+    });
+    // A look-up of a name that hangs is left to itself.
+    runtime.shutdown_background();
+    answers
 }
 
 async fn status(client: &Asker, address: &str) -> Result<Told, String> {

@@ -18,6 +18,8 @@ use view::{Asked, View};
 
 /// Where `isochrone up` serves HTTP for its first node unless it is told otherwise; the others follow.
 const UP: u16 = 8001;
+/// At so many places it is looked for them.
+const UP_NODES: u16 = 16;
 
 /// Runs the verb.
 pub(crate) fn run(arguments: Arguments) -> anyhow::Result<Status> {
@@ -97,15 +99,16 @@ fn of_addresses(addresses: &[Address]) -> anyhow::Result<Vec<Asked>> {
     Ok(asked.map(|(address, answer)| Asked { name: None, http: Some(address.to_string()), answer }).collect())
 }
 
-/// The nodes of `isochrone up`: the first says how many there are.
+/// The nodes of `isochrone up`, as many as the first that answers says; any of them may be down.
 fn of_up() -> anyhow::Result<Vec<Asked>> {
-    let at = |index: usize| Some(Address::loopback(UP.checked_add(u16::try_from(index).ok()?)?));
-    let mut asked = of_addresses(&[Address::loopback(UP)])?;
-    if let Some(Asked { answer: Ok(Told { peers, .. }), .. }) = asked.first() {
-        let others: Vec<_> = (1..=peers.len()).filter_map(at).collect();
-        asked.extend(of_addresses(&others)?);
-    }
-    Ok(asked)
+    let addresses: Vec<_> = (0..UP_NODES).map(|index| Address::loopback(UP + index)).collect();
+    Ok(of_those_there_are(of_addresses(&addresses)?))
+}
+
+fn of_those_there_are(mut asked: Vec<Asked>) -> Vec<Asked> {
+    let told = asked.iter().find_map(|asked| asked.answer.as_ref().ok());
+    asked.truncate(told.map_or(1, |told| told.peers.len() + 1));
+    asked
 }
 
 /// Refuses a table of two clusters, or of one node twice.

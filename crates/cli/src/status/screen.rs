@@ -24,7 +24,8 @@ pub(super) fn text(view: &View) -> String {
             let _ = writeln!(text, "  {note}");
         }
     }
-    text
+    // Some of it is what strangers said.
+    text.replace(|letter: char| letter.is_control() && letter != '\n', "?")
 }
 
 fn head(keyspace: &Shown) -> String {

@@ -1,7 +1,7 @@
 use super::screen;
 use super::told::Told;
 use super::view::{Asked, View};
-use super::{of_addresses, of_one_cluster};
+use super::{of_addresses, of_one_cluster, of_those_there_are};
 use expect_test::expect;
 use isochrone_core::Deployment;
 use isochrone_core::deployment::Address;
@@ -180,6 +180,37 @@ fn one_cluster_and_each_node_once() {
     assert_eq!(twice, "a answers at a:9000 and at a:9000\n  name each node once");
     let two = of_one_cluster(&[of("a", "x"), of("b", "y")]).unwrap_err().to_string();
     assert_eq!(two, "a of x answers at a:9000, b of y at b:9000\n  ask nodes of one cluster");
+}
+
+/// Of five places three are the cluster's, of which the first is down; whoever is at the others is not asked about.
+#[test]
+fn as_many_are_shown_as_there_are_also_where_the_first_is_down() {
+    let nobody = || asked(Err("Connection refused"), "x", "R");
+    let of =
+        |node| asked(Ok(told(node, "R", &[peer("a", None), peer("b", Some(1.0))], &json!({}))), node, "R");
+    let shown = of_those_there_are(vec![nobody(), of("b"), of("c"), nobody(), nobody()]);
+    assert_eq!(shown.iter().map(|asked| asked.answer.is_ok()).collect::<Vec<_>>(), [false, true, true]);
+    assert_eq!(of_those_there_are(vec![nobody(), nobody()]).len(), 1);
+}
+
+#[test]
+fn what_strangers_say_moves_no_cursor() {
+    let bad = asked(Ok(told("a\u{1b}[2J", "R", &[], &json!({}))), "a", "R");
+    let text = screen::text(&View::of(&[bad], None));
+    assert!(text.contains("a?[2J") && !text.contains('\u{1b}'), "{text}");
+}
+
+#[test]
+fn a_file_without_round_trips_is_compared_with_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("live.toml");
+    let text =
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../deployments/three-regions.toml"));
+    std::fs::write(&path, text.unwrap().replace("rtt = ", "# ")).unwrap();
+    let file = Deployment::load(&path, &crate::protocols::known()).unwrap();
+    let far = told("us-west", "US West", &[peer("us-east", Some(73.1))], &json!({}));
+    let all = [asked(Ok(far), "us-west", "US West")];
+    assert_eq!(View::of(&all, Some(&file)).notes, [""; 0]);
 }
 
 #[test]
