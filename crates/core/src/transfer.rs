@@ -168,12 +168,13 @@ impl Pull {
         self.transfer.position()
     }
 
-    /// Begins anew with another peer that can give what is lacked, where two questions in a row were in vain; whether it
-    /// does. It is waited for as if those had been asked of it: where the lines are slow, each of two would otherwise be
+    /// Begins anew with another peer that can give what is lacked, where two questions in a row were in vain, or four of one that
+    /// has answered, from whom much may have come; whether it does. It is waited for as if those had been asked of it: where the lines are slow, each of two would otherwise be
     /// turned away from before its answer is there, for ever.
     pub fn turn_to(&mut self, other: ProcessId) -> bool {
         // The last question may still be answered.
-        let turns = other != self.giver && self.vain > VAIN_BORNE;
+        let borne = if self.answered { VAIN_MAX - VAIN_BORNE } else { VAIN_BORNE };
+        let turns = other != self.giver && self.vain > borne;
         if turns {
             *self = Pull { turns: self.turns + 1, ..Pull::new(other) };
         }
@@ -222,7 +223,7 @@ impl Pull {
             Arrived::Chunks(chunks) => (chunks, false),
             Arrived::Complete(chunks) => (chunks, true),
         };
-        (self.vain, self.answered) = (0, true);
+        (self.vain, self.turns, self.answered) = (0, 0, true);
         let new = |index: &u64| before.is_none_or(|before| *index > before);
         let wanted = if complete { Vec::new() } else { self.transfer.wanted().filter(new).collect() };
         Some(Pulled { chunks: (first..).zip(chunks).collect(), complete, wanted })
@@ -297,7 +298,7 @@ mod tests {
         assert!(pull.accept(one, 7, 0, chunk()).is_some());
         assert_eq!([0; 2].map(|_| ask(&mut pull)), [1, 2].map(waits));
         assert!(!pull.turn_to(other), "it has answered meanwhile");
-        assert_eq!(ask(&mut pull), waits(4));
+        assert_eq!([0; 3].map(|_| ask(&mut pull)), [4, 8, 16].map(waits));
         assert!(!pull.turn_to(one) && pull.turn_to(other));
         assert_eq!((pull.giver(), pull.position()), (other, None));
         assert_eq!(pull.accept(one, 7, 1, chunk()), None, "of the state that was begun before");

@@ -346,16 +346,18 @@ impl Hub {
         if self.mail.len() >= MAIL_MAX {
             return None;
         }
+        let subscribed = self.channels.get(channel);
+        let fits: Vec<(&Blob, &Pattern)> =
+            self.patterns.iter().filter(|(_, pattern)| pattern.glob.matches(channel)).collect();
+        // Looked at before anything is copied: what is refused costs no more than to be found.
+        let by_pattern: usize = fits.iter().map(|(_, pattern)| pattern.connections.len()).sum();
+        if subscribed.map_or(0, BTreeSet::len) + by_pattern > MAIL_MAX {
+            return None;
+        }
         let mut receivers = std::mem::take(&mut self.receivers);
-        let subscribed = self.channels.get(channel).into_iter().flatten();
-        receivers.extend(subscribed.map(|connection| (*connection, None)));
-        for (name, Pattern { glob, connections }) in &self.patterns {
-            if glob.matches(channel) {
-                receivers.extend(connections.iter().map(|connection| (*connection, Some(name.clone()))));
-            }
-            if receivers.len() > MAIL_MAX {
-                return None;
-            }
+        receivers.extend(subscribed.into_iter().flatten().map(|connection| (*connection, None)));
+        for (name, Pattern { connections, .. }) in fits {
+            receivers.extend(connections.iter().map(|connection| (*connection, Some(name.clone()))));
         }
         Some(receivers)
     }
@@ -627,9 +629,10 @@ impl Hub {
     /// was for more subscriptions than can be told.
     pub fn hear(&mut self, now: Instant) -> u64 {
         self.tick(now);
-        let (mut steps, mut lost) = (0, 0);
+        let (mut steps, mut lost, before) = (0, 0, self.mail.len());
+        // Whatever is published here meanwhile, others are heard too.
         while steps < HEARD_STEPS
-            && self.mail.len() < MAIL_PER_ROUND
+            && self.mail.len() < (before + MAIL_PER_ROUND / 2).min(MAIL_MAX / 2)
             && let Some(news) = self.told.pop_front()
         {
             self.told_bytes -= news.bytes();
@@ -645,7 +648,7 @@ impl Hub {
         match news {
             News::Published { channel, payload } => {
                 let steps = 1 + self.steps_to_publish(&channel);
-                let Some(receivers) = self.receivers(&channel) else { return (steps + MAIL_MAX, false) };
+                let Some(receivers) = self.receivers(&channel) else { return (steps, false) };
                 let told = receivers.len();
                 self.deliver(receivers, &channel, &payload);
                 (steps + told, true)

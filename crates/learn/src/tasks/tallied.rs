@@ -173,6 +173,9 @@ impl<T: Predicts> Task for Tallied<T> {
 
     #[cold]
     fn taken_back<V: Value>(&self, sample: &Sample<'_, V>, step: &Step<'_>, read: &[f64], write: &mut [f64]) {
+        if !self.counts.load(Ordering::Relaxed) || sample.importance == 0.0 {
+            return;
+        }
         let (prediction, _) = self.task.learn(sample, step, read, write);
         if let Some(loss) = self.loss(sample, prediction) {
             self.take_back(loss);

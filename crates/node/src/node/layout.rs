@@ -38,6 +38,8 @@ struct Known {
     fixed: BTreeMap<String, String>,
 }
 
+/// The word before who leads first.
+const LEADER: &str = "leader";
 /// The word before the names of [`Known::spares`]. A parameter of this name is fixed nowhere.
 const SPARES: &str = "spares";
 
@@ -50,7 +52,7 @@ impl Known {
         let (protocol, replicas) = (protocol.clone(), Some(names.join(",")));
         let mut fixed: BTreeMap<_, _> =
             lasting.fixed.iter().map(|(key, value)| ((*key).to_owned(), word(value))).collect();
-        fixed.extend(lasting.leader.iter().map(|node| ("leader".to_owned(), name(node))));
+        fixed.extend(lasting.leader.iter().map(|node| (LEADER.to_owned(), name(node))));
         // As it is written: whole milliseconds, and none too few.
         let leases = Span::from_millis(lasting.leases.as_nanos().div_ceil(1_000_000));
         Known { number: id.0, protocol, partitions: *partitions, replicas, leases, spares, fixed }
@@ -131,9 +133,14 @@ pub(super) fn examine(
                 ));
             }
             for (key, is) in &now.fixed {
-                if let Some(was) = was.fixed.get(key).filter(|was| *was != is) {
-                    return changed(key, was, is);
+                let Some(was) = was.fixed.get(key).filter(|was| *was != is) else { continue };
+                if key == LEADER && keyspace.leader.is_none() {
+                    return refuse(format!(
+                        "keyspace {name:?} was led from {was} at first, and under the deployment file, which names no `leader`, \
+                         it would be {is}; write leader = {was:?} into the file of all nodes"
+                    ));
                 }
+                return changed(key, was, is);
             }
             if was.leases > now.leases {
                 wait = wait.max(was.leases);
@@ -324,7 +331,10 @@ mod tests {
         let led = Lasting { leader: Some(NodeId(0)), ..Lasting::default() };
         put(written.replace(" a 2", " a 2 leader=b"));
         let error = examine(directory.path(), &deployment(&begun[..1]), &[led]).err().unwrap().to_string();
-        assert!(error.contains("has leader = b here and a in the deployment file"), "{error}");
+        assert!(
+            error.contains("was led from b at first") && error.contains("write leader = \"b\""),
+            "{error}"
+        );
         let spares = Lasting { spares: vec![NodeId(0)], ..Lasting::default() };
         put(written.clone());
         for _ in 0..2 {

@@ -132,7 +132,7 @@ enum Origin {
     /// A call.
     Call(Box<calls::Pending>),
     /// An order.
-    Order { of: ProcessId, protocol: &'static str, responder: Responder, asked: Instant },
+    Order { of: ProcessId, protocol: &'static str, responder: Responder, asked: Instant, steps_down: bool },
     /// The deletion of what is overdue in the state of this process.
     Sweep { of: ProcessId, by: ProcessId, asked: Instant },
 }
@@ -336,7 +336,9 @@ impl Reactor {
         let partitions: Vec<_> = asked.iter().map(|(_, of)| of.partition).collect();
         let now = self.shard.io().now;
         for ((ticket, of), responder) in asked.into_iter().zip(orders::gather(&partitions, respond)) {
-            self.origins.waiting.insert(ticket, Origin::Order { of, protocol, responder, asked: now });
+            let steps_down = *what == Administration::StepDown;
+            let order = Origin::Order { of, protocol, responder, asked: now, steps_down };
+            self.origins.waiting.insert(ticket, order);
         }
     }
 
@@ -353,7 +355,7 @@ impl Reactor {
         match self.shard.request(of, ticket, request) {
             Ok(()) => {
                 let asked = self.shard.io().now;
-                let order = Origin::Order { of, protocol, responder: respond, asked };
+                let order = Origin::Order { of, protocol, responder: respond, asked, steps_down: false };
                 self.origins.waiting.insert(ticket, order);
             }
             Err(error) => respond(Err(error.to_string())),
@@ -380,7 +382,7 @@ impl Reactor {
     fn step_down(&mut self, now: Instant) {
         self.gives_way = Some(now + GIVES_WAY);
         for keyspace in self.reporter.led() {
-            if !self.origins.is_ordered(keyspace) {
+            if !self.origins.steps_down(keyspace) {
                 let nobody: Responder = Box::new(|_| {});
                 self.administer(keyspace, None, &Administration::StepDown, nobody);
             }

@@ -35,11 +35,10 @@ pub(super) fn gather(partitions: &[PartitionId], respond: Responder) -> Vec<Resp
 }
 
 impl Origins {
-    /// Whether an order about this keyspace is under way.
-    pub(super) fn is_ordered(&self, keyspace: KeyspaceId) -> bool {
-        self.waiting
-            .values()
-            .any(|origin| matches!(origin, Origin::Order { of, .. } if of.keyspace == keyspace))
+    /// Whether this node is giving away what it leads of a keyspace.
+    pub(super) fn steps_down(&self, keyspace: KeyspaceId) -> bool {
+        let own = |origin: &Origin| matches!(origin, Origin::Order { of, steps_down: true, .. } if of.keyspace == keyspace);
+        self.waiting.values().any(own)
     }
 
     /// Answers whoever has given this process an order: it is stopped and will not.

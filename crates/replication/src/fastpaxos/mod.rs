@@ -120,6 +120,7 @@ impl crate::Family for Family {
     const NAME: &'static str = "fastpaxos";
     const LED: bool = false;
     const COMMITS: bool = true;
+    const LEADER_FIXED: bool = true;
     type Parameters = Parameters;
     type Order<V: Ordered> = Order<V>;
     type Client<S: StateMachine> = Client<S>;

@@ -259,6 +259,8 @@ impl Server {
             self.forget(finished - self.parameters.keep_records, effects);
         }
         if self.state.is_normal() {
+            // Who has waited longest comes first: there may be more than can be taken over at once, of which none can be ended.
+            orphans.sort_by_key(|txn| self.state.entries.get(txn).map(|entry| entry.due));
             for txn in orphans {
                 self.take_over(txn, effects);
             }

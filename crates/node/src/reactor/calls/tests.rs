@@ -307,7 +307,8 @@ fn an_order_is_given_up_once_nobody_waits_for_it_or_its_process_is_stopped() {
         let (told, heard) = channel();
         let responder: Responder = Box::new(move |outcome| drop(told.send(outcome)));
         let ticket = reactor.origins.ticket();
-        let order = Origin::Order { of, protocol: "some", responder, asked: Instant::ZERO };
+        let order =
+            Origin::Order { of, protocol: "some", responder, asked: Instant::ZERO, steps_down: false };
         reactor.origins.waiting.insert(ticket, order);
         heard
     });

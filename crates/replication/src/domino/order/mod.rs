@@ -29,7 +29,7 @@ use super::message::{Item, Message, Note, Place, Record, Reject, Timer};
 use super::parameters::{Learners, Parameters};
 use super::track::Track;
 use crate::election::Losses;
-use crate::order::{Decided, Knobs, Member, Membership, Ordered, Setup, Step, Takes};
+use crate::order::{Decided, Knobs, Member, Membership, Ordered, Setup, Step, Takes, first_serial};
 use crate::request::{Change, Refusal};
 use acceptor::Acceptor;
 use advance::Kept;
@@ -377,7 +377,7 @@ impl<V: Ordered> Process for Order<V> {
             tracks: (0..=n).map(|_| Track::default()).collect(),
             done: Place::default(),
             ready: VecDeque::new(),
-            serial: 0,
+            serial: first_serial(identity.incarnation),
             kept: Kept::default(),
             goals: Goals::default(),
             behind: None,

@@ -72,7 +72,7 @@ impl<V: Ordered> Order<V> {
                     (lane.ballot, lane.sealed, lane.noops) = (ballot, sealed, noops);
                 }
                 self.jump(head.done);
-                self.serial = head.serial;
+                self.serial = self.serial.max(head.serial + 1);
             }
             Piece::Votes(votes) => {
                 for (at, turn, value, fast) in votes {
