@@ -330,51 +330,12 @@ fn what_does_not_fit_beside_what_committed_had_no_fast_quorum() {
     assert_eq!(stage.read(0, &["a"]), [Some(Blob::from("y"))]);
 }
 
-/// Three of five have accepted a transaction that the other partition refuses, and two of them hear that it was aborted.
-/// One of the rest votes beside the third for what it was in the way of: if that is told as committed, it stays, be it
-/// that another replica knows of the abort, or that all who know are dead.
-#[test]
-fn an_abort_that_few_have_heard_of_undoes_no_fast_commit() {
-    for known in [true, false] {
-        let slow = (6, 5, Span::from_millis(700));
-        let mut stage = Stage::new(8, &[&[0, 1, 2, 3, 4], &[5]], &[slow]);
-        let keys = || vec![Blob::from("a"), Blob::from("b")];
-        let begun = stage.ask(6, Request::Begin { reads: keys(), writes: keys() });
-        stage.pass(1_500);
-        let Some(Outcome::Begun { txn: aborted, .. }) = stage.outcome(begun).cloned() else {
-            panic!("no replica answers")
-        };
-        let (txn, _) = stage.begin(7, &["b"], &["b"]);
-        stage.commit(7, txn, &["b"], "z");
-        stage.pass(100);
-        stage.connect(6, &[0, 1], false);
-        let aborted = stage.commit(6, aborted, &["a", "b"], "y");
-        stage.pass(600);
-        stage.connect(6, &[2], false);
-        stage.connect(6, &[0], known);
-        stage.pass(150);
-        assert_eq!(stage.outcome(aborted), Some(&Outcome::Aborted(Reason::StaleRead)));
-        let (txn, _) = stage.begin(7, &["a"], &["a"]);
-        let ticket = stage.commit(7, txn, &["a"], "x");
-        stage.pass(10);
-        let committed = matches!(stage.outcome(ticket), Some(Outcome::Committed { .. }));
-        assert_eq!(committed, known, "{:?}", stage.outcome(ticket));
-        stage.simulation.crash(NodeId(7));
-        stage.connect(7, &[0, 1, 2], false);
-        stage.simulation.crash(NodeId(3));
-        stage.simulation.crash(NodeId(4));
-        let second = stage.placement.map.groups[0].members[1].process;
-        stage.simulation.administer(second, Ticket(1), Box::new(Order::ChangeView));
-        stage.pass(30_000);
-        stage.assert_quiet();
-        assert_eq!(stage.read(0, &["a"]), [committed.then(|| Blob::from("x"))]);
-    }
-}
-
 /// A replica is away for good: what only it does not know the end of holds a client up no more than it holds its host.
 #[test]
 fn what_only_a_dead_replica_has_not_heard_of_is_not_open() {
-    let mut stage = Stage::tuned(6, &[&[0, 1, 2, 3, 4]], &[], |tuned| tuned.open = 8);
+    let mut stage = Stage::tuned(6, &[&[0, 1, 2, 3, 4]], &[], |tuned| {
+        (tuned.open, tuned.self_blocking) = (8, false);
+    });
     stage.simulation.crash(NodeId(4));
     for _ in 0..20 {
         let (txn, _) = stage.begin(5, &[], &["a"]);
