@@ -330,24 +330,6 @@ fn what_does_not_fit_beside_what_committed_had_no_fast_quorum() {
     assert_eq!(stage.read(0, &["a"]), [Some(Blob::from("y"))]);
 }
 
-/// A replica is away for good: what only it does not know the end of holds a client up no more than it holds its host.
-#[test]
-fn what_only_a_dead_replica_has_not_heard_of_is_not_open() {
-    let mut stage = Stage::tuned(6, &[&[0, 1, 2, 3, 4]], &[], |tuned| {
-        (tuned.open, tuned.self_blocking) = (8, false);
-    });
-    stage.simulation.crash(NodeId(4));
-    for _ in 0..20 {
-        let (txn, _) = stage.begin(5, &[], &["a"]);
-        let ticket = stage.commit(5, txn, &["a"], "x");
-        stage.pass(30);
-        let outcome = stage.outcome(ticket);
-        assert!(matches!(outcome, Some(Outcome::Committed { .. })), "{outcome:?}");
-    }
-    stage.pass(60_000);
-    stage.assert_quiet();
-}
-
 /// A client begins nothing at a partition before a majority there knows how its last transaction ended.
 #[test]
 fn a_client_blocks_itself() {
