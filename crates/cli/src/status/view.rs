@@ -295,13 +295,11 @@ fn of_keyspaces(told: &[&Told], keyspaces: &[Shown], file: Option<&Deployment>, 
 
 /// Whom a node takes for the leader of a partition where others say another.
 fn disagrees<'a>(keyspace: &'a Keyspace, leaders: &[Option<String>]) -> Option<(&'a str, usize)> {
-    let pairs = keyspace.leaders.iter().zip(leaders).enumerate();
-    pairs
-        .filter_map(|(partition, pair)| match pair {
-            (Some(one), Some(other)) if one != other => Some((one.as_str(), partition)),
-            _ => None,
-        })
-        .next()
+    let mut pairs = keyspace.leaders.iter().zip(leaders).enumerate();
+    pairs.find_map(|(partition, pair)| match pair {
+        (Some(one), Some(other)) if one != other => Some((one.as_str(), partition)),
+        _ => None,
+    })
 }
 
 fn of_links(told: &[&Told], file: Option<&Deployment>, notes: &mut Vec<String>) {

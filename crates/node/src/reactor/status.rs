@@ -233,8 +233,8 @@ pub(crate) struct Reporter {
     counted: (Instant, u64),
     /// How many syncs there were then, and how long they took together, in seconds.
     synced: (u64, f64),
-    /// What was counted of each keyspace in the last while.
-    readings: Vec<Readings>,
+    /// What was counted of each keyspace in the last while, and what that comes to.
+    readings: Vec<(Readings, Figures)>,
 }
 
 /// Of how long the figures of [`KeyspaceStatus::recent`] are.
@@ -268,7 +268,7 @@ impl Reporter {
         names: Vec<(String, String)>,
         keyspaces: Vec<Served>,
     ) -> Reporter {
-        let readings = keyspaces.iter().map(|_| Readings::over(RECENT)).collect();
+        let readings = keyspaces.iter().map(|_| (Readings::over(RECENT), Figures::default())).collect();
         Reporter {
             board,
             clock,
@@ -504,10 +504,11 @@ impl Reporter {
             let seconds = now.since(since).as_nanos().max(1) as f64 / 1e9;
             node.commands_per_second = ((total - before) as f64 / seconds).round() as u64;
             node.sync_micros = self.sync_micros().unwrap_or(node.sync_micros);
-            for (served, readings) in self.keyspaces.iter().zip(&mut self.readings) {
+            for (served, (readings, recent)) in self.keyspaces.iter().zip(&mut self.readings) {
                 let mut reading = Reading::default();
                 reading.add(&served.metrics);
                 readings.add(std::time::Instant::now(), reading);
+                *recent = readings.recent();
             }
         }
         node.uptime_seconds = now.as_nanos() / 1_000_000_000;
@@ -519,8 +520,8 @@ impl Reporter {
         }
         let keyspaces = self.keyspaces.iter().zip(&self.readings).zip(&mut views);
         let keyspaces: Vec<_> = keyspaces
-            .map(|((served, readings), view)| KeyspaceStatus {
-                recent: readings.recent(),
+            .map(|((served, (_, recent)), view)| KeyspaceStatus {
+                recent: *recent,
                 ..self.keyspace(served, view, peers, now)
             })
             .collect();
