@@ -97,6 +97,9 @@ impl<R: BufRead> Lines<R> {
                 break;
             }
         }
+        if let Some((problem, cure)) = no_object(&self.buffer) {
+            return Err(self.wrong(1, problem.to_owned(), cure.unwrap_or(form)));
+        }
         let draft: D = match serde_json::from_slice(&self.buffer) {
             Ok(draft) => draft,
             Err(error) => {
@@ -119,6 +122,22 @@ impl<R: BufRead> Lines<R> {
             problem,
             cure: cure.to_owned(),
         }
+    }
+}
+
+/// What is wrong with a line that begins no JSON object; what would be right, where that is more than another line.
+fn no_object(line: &[u8]) -> Option<(&'static str, Option<&'static str>)> {
+    const UNPACKED: Option<&str> = Some("give it unpacked");
+    const UTF_8: Option<&str> = Some("save it as UTF-8 without a byte order mark");
+    match line.trim_ascii_start() {
+        [b'{', ..] => None,
+        [0x1f, 0x8b, ..] => Some(("compressed with gzip", UNPACKED)),
+        [0x28, 0xb5, 0x2f, 0xfd, ..] => Some(("compressed with zstd", UNPACKED)),
+        [b'B', b'Z', b'h', ..] => Some(("compressed with bzip2", UNPACKED)),
+        [0xfd, b'7', b'z', b'X', b'Z', ..] => Some(("compressed with xz", UNPACKED)),
+        [0xef, 0xbb, 0xbf, ..] => Some(("a byte order mark", UTF_8)),
+        [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => Some(("text in UTF-16", UTF_8)),
+        _ => Some(("no JSON object", None)),
     }
 }
 

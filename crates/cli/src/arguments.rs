@@ -9,7 +9,13 @@ use std::path::PathBuf;
 
 /// Geo-replicated data with strong consistency, at the latency the speed of light allows.
 #[derive(Parser, Debug)]
-#[command(name = "isochrone", version, propagate_version = true, max_term_width = 100)]
+#[command(
+    name = "isochrone",
+    version,
+    propagate_version = true,
+    max_term_width = 100,
+    after_help = "Examples:\n  isochrone up\n  redis-cli -p 7001 SET city Lisbon\n  isochrone status\n  isochrone sim deployments/three-regions.toml --seed 7 --faults all\n  isochrone help sim\n\nExit status: 0 it was done, and what was to hold holds; 1 it failed, or something does not hold; 2 what was asked for\ncannot be meant (a flag, a name, a file), or its result cannot be written; 3 undecided within the limit (check, sim).\n\nEnvironment:\n  NO_COLOR                 no colours, where it is not empty\n  RUST_LOG                 what node, redis and up log, e.g. debug or isochrone_node=debug,warn\n  ISOCHRONE_LOG_FORMAT     how they log: text, or json\n  ISOCHRONE_AUTH           user:password, where a verb asks a node that wants one\n  ISOCHRONE_ADMIN_TOKEN    what whoever gives a node orders over HTTP must show, for node and redis\n  ISOCHRONE_PASSWORD_HASH  the hash of the password that clients of redis must know"
+)]
 pub struct Arguments {
     /// What to do.
     #[command(subcommand)]
@@ -27,6 +33,12 @@ pub enum Verb {
     Redis(Redis),
     /// Show how a running cluster stands: who leads, who answers, what clients wait for
     Status(Status),
+    /// Look at the machine of a node, before that is started or beside it: disk, clock, limits, addresses, round trips
+    Doctor(Doctor),
+    /// Show the network that `up` emulates between its regions; cut regions off, and heal them
+    Net(crate::net::arguments::Net),
+    /// Save a whole keyspace of a running cluster into a file, put it back, and look into such a file
+    Backup(crate::backup::arguments::Backup),
     /// Predict each region's commit latency for every protocol and leader, and the floor
     Plan(Plan),
     /// Simulate a deployment in virtual time, with faults, and check what its clients saw
@@ -42,12 +54,11 @@ pub enum Verb {
     /// Make the certificates of a cluster: an authority, and each node's pairs for peers and for clients
     Cert(Cert),
     /// Hash a password for the [security] section of a deployment; reads it from standard input
-    Password,
+    Password(Password),
+    /// Print the manual page of a verb, or write all pages into a directory
+    Man(Man),
     /// Print the completions of a shell
-    Completions {
-        /// The shell.
-        shell: clap_complete::Shell,
-    },
+    Completions(Completions),
 }
 
 /// How figures are printed.
@@ -66,13 +77,13 @@ pub struct Up {
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// Another protocol than the file says, for the keyspace of Redis' database 0, or the first where that is none
-    #[arg(long, value_name = "P")]
+    #[arg(long, value_name = "NAME")]
     pub protocol: Option<String>,
     /// Plain lines instead of the live table, for pipes
     #[arg(long)]
     pub plain: bool,
     /// Stop after this long, e.g. 30s
-    #[arg(long = "for", value_name = "TIME", value_parser = span)]
+    #[arg(long = "for", value_name = "TIME", value_parser = length)]
     pub period: Option<Span>,
     /// Redis port of the first region, the others follow; 0 lets the system choose
     #[arg(long, default_value_t = 7001, value_name = "PORT")]
@@ -93,7 +104,7 @@ pub struct Node {
     /// Which of its nodes this is
     #[arg(long)]
     pub name: String,
-    /// Where the journal and the snapshots live
+    /// Where the journal and the snapshots live; made where it does not exist
     #[arg(long, value_name = "DIR")]
     pub data: PathBuf,
     /// Refuse to start without data: for every start but a node's first. A replica that has lost its disk has
@@ -103,6 +114,9 @@ pub struct Node {
     /// Serve beyond loopback without TLS. Anyone on the way can read and change everything
     #[arg(long)]
     pub insecure: bool,
+    /// How the line that says that it is ready is printed, and what it logs
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub format: Format,
 }
 
 #[derive(Args, Debug)]
@@ -111,7 +125,7 @@ pub struct Node {
 )]
 pub struct Redis {
     /// Where the data lives; made where it does not exist
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", alias = "data")]
     pub dir: PathBuf,
     /// The port of Redis clients [default: 6379, or as at the last start]
     #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
@@ -135,11 +149,14 @@ pub struct Redis {
     /// Serve beyond loopback without TLS. Anyone on the way can read and change everything
     #[arg(long)]
     pub insecure: bool,
+    /// How the line that says that it is ready is printed, and what it logs
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub format: Format,
 }
 
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Examples:\n  isochrone status cluster.toml\n  isochrone status --http 10.0.0.1:9000 --http 10.0.1.1:9000\n\nWithout either, the cluster that `isochrone up` runs on this machine. Figures are of the last ten seconds; the\nbound is the round trip to the nearest majority as measured.\n\nExit status: 0 every node answers and is ready, 1 not."
+    after_help = "Examples:\n  isochrone status cluster.toml\n  isochrone status --http 10.0.0.1:9000 --http 10.0.1.1:9000\n\nWithout either, the cluster that `isochrone up` runs on this machine. Figures are of the last ten seconds; the\nbound is the round trip to the nearest majority as measured.\n\nExit status: 0 every node that is a member of a\nkeyspace answers, and all that answer are ready; 1 not."
 )]
 pub struct Status {
     /// The deployment: each node is asked where its `http` is; what differs from the file is told
@@ -154,11 +171,44 @@ pub struct Status {
 
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Examples:\n  isochrone plan deployments/five-regions.toml\n  isochrone plan deployments/five-regions.toml --weights 'US East=70,Euro=30' --svg plan.svg"
+    after_help = "Example:\n  isochrone doctor cluster.toml --name va1 --data /var/lib/isochrone/va1\n\nRun it on the machine of the node, as the node's user. It changes nothing; it writes, syncs and removes a file of 256 KiB\nin the directory, and connects five times to each peer. It takes seconds, at most 15.\n\nExit status: 0 nothing has failed, whatever is warned of; 1 something has, and the node would not start, or not for long;\n2 the command or the file is wrong."
 )]
-pub struct Plan {
+pub struct Doctor {
     /// The deployment
     pub file: PathBuf,
+    /// Which of its nodes this machine is for
+    #[arg(long)]
+    pub name: String,
+    /// Where the node's data lives or will live [default: neither the directory nor its disk is looked at]
+    #[arg(long, value_name = "DIR")]
+    pub data: Option<PathBuf>,
+    /// The node is started with --insecure: plain text beyond loopback is meant
+    #[arg(long)]
+    pub insecure: bool,
+    /// How the checks are printed
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub format: Format,
+}
+
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Examples:\n  isochrone plan deployments/five-regions.toml\n  isochrone plan deployments/five-regions.toml --weights 'US East=70,Euro=30' --svg plan.svg\n  isochrone plan --live\n  isochrone plan cluster.toml --live --http 10.0.0.1:9000 --http 10.0.1.1:9000\n  isochrone plan --ask --out cluster.toml\n\nWith --live nodes are asked where the file's `http` are, or where --http says; without either, and where none of the\nfile's answers, on the ports of `isochrone up`. --ask asks on standard error and reads answers from standard input, a line\neach, an empty one for what stands in brackets. Beside the deployment it writes the csv of round trips that it names: in the\nfolder of --out, or in this one."
+)]
+pub struct Plan {
+    /// The deployment [default: five regions of EC2, built in, which `isochrone up` runs]
+    pub file: Option<PathBuf>,
+    /// Over the round trips that the nodes of the running cluster measure now; and what their clients wait for beside it
+    #[arg(long)]
+    pub live: bool,
+    /// Where a node's `http` is, for --live; may be given several times
+    #[arg(long, value_name = "HOST:PORT", value_parser = Address::parse, requires = "live")]
+    pub http: Vec<Address>,
+    /// Ask five questions, and write the deployment that follows from the answers
+    #[arg(long, conflicts_with_all = ["file", "live", "keyspace", "weights", "conflict", "svg", "format"])]
+    pub ask: bool,
+    /// Where --ask writes it, a file that is not there yet [default: standard output]
+    #[arg(long, value_name = "FILE", requires = "ask")]
+    pub out: Option<PathBuf>,
     /// Which of its keyspaces [default: the first]
     #[arg(long, value_name = "NAME")]
     pub keyspace: Option<String>,
@@ -253,7 +303,7 @@ pub struct Sim {
     #[arg(long, conflicts_with = "seeds")]
     pub trace: bool,
     /// Draw the flow of messages as a space-time diagram
-    #[arg(long, value_name = "SVG", conflicts_with = "seeds")]
+    #[arg(long, value_name = "FILE", conflicts_with = "seeds")]
     pub trace_svg: Option<PathBuf>,
     /// Write what the clients saw, as JSON Lines
     #[arg(long, value_name = "FILE", conflicts_with = "seeds")]
@@ -274,7 +324,7 @@ pub struct Sim {
 
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Examples:\n  isochrone bench --endpoint 127.0.0.1:7001 --workload ycsb-b --clients 50\n  isochrone bench cluster.toml --rate 1000 --duration 30s\n  isochrone bench cluster.toml --workload retwis --clients 100 --history history.jsonl\n\nWorkloads of commands: ycsb-a to ycsb-f, set, get, incr, check. Transactions (retwis, ycsbt, smallbank, bank, ledger, txn-check) go through gRPC: there --endpoint is where a node's `grpc` listens,\na client has one connection and one transaction under way, and what is aborted is counted and not tried again."
+    after_help = "Examples:\n  isochrone bench --endpoint 127.0.0.1:7001 --workload ycsb-b --clients 50\n  isochrone bench cluster.toml --rate 1000 --duration 30s\n  isochrone bench cluster.toml --workload retwis --clients 100 --history history.jsonl\n\nWorkloads of commands: ycsb-a to ycsb-f, set, get, incr, check. Transactions (retwis, ycsbt, smallbank, bank,\nledger, txn-check) go through gRPC: there --endpoint is where a node's `grpc` listens, a client has one connection and one transaction under way, and what is aborted is counted and not tried again."
 )]
 #[command(group = ArgGroup::new("target").args(["file", "endpoint"]).required(true))]
 pub struct Bench {
@@ -333,16 +383,16 @@ pub struct Bench {
     after_help = "Examples:\n  isochrone check history.jsonl\n  isochrone check history.jsonl --promise sequenced\n  isochrone check history.jsonl --model transactions --isolation serializable\n\nExit status: 0 it holds, 1 it does not, 3 undecided within the limit."
 )]
 pub struct Check {
-    /// The history, JSON Lines (docs/histories.md)
+    /// The history, JSON Lines (docs/histories.md); - for standard input
     pub history: PathBuf,
     /// What the operations mean: kv, register, bank; or transactions, whose lines are of another form
-    #[arg(long, default_value = "kv")]
+    #[arg(long, value_name = "NAME", default_value = "kv")]
     pub model: String,
     /// What the keyspace promises of its commands: linearizable (default), linearizable-by-key, sequenced, serializable
-    #[arg(long)]
+    #[arg(long, value_name = "NAME")]
     pub promise: Option<String>,
     /// What transactions are held against: serializable, strict-updates, strictly-serializable (default)
-    #[arg(long)]
+    #[arg(long, value_name = "NAME")]
     pub isolation: Option<String>,
     /// Give up after this long, e.g. 60s
     #[arg(long, value_name = "TIME", value_parser = span, default_value = "60s")]
@@ -354,7 +404,7 @@ pub struct Check {
 
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Examples:\n  isochrone reproduce list\n  isochrone reproduce domino --only 'fig49*' --svg plots"
+    after_help = "Examples:\n  isochrone reproduce list\n  isochrone reproduce self-check --format json\n  isochrone reproduce domino --only 'fig49a-*'\n\nExit status: 0 every figure that was measured is as published, or a note says why not; 1 one is off, and no note says why.\nSome evaluations take many minutes; --only leaves out what it does not name."
 )]
 pub struct Reproduce {
     /// Which evaluation; `list` names them
@@ -379,8 +429,41 @@ pub struct Cert {
     #[arg(long, value_name = "DIR")]
     pub out: PathBuf,
     /// Days until the certificates end; those of a new authority are ten times as many
-    #[arg(long, default_value_t = 365, value_parser = clap::value_parser!(u32).range(1..=36_500))]
+    #[arg(long, value_name = "N", default_value_t = 365, value_parser = clap::value_parser!(u32).range(1..=36_500))]
     pub days: u32,
+    /// How it is told which files were made
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub format: Format,
+}
+
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Examples:\n  isochrone password\n  head -c 18 /dev/urandom | base64 | tee secret | isochrone password\n\nAt a terminal it asks for the password and does not show it; else it is the first line of standard input."
+)]
+pub struct Password {
+    /// How the hash is printed
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub format: Format,
+}
+
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Examples:\n  isochrone man learn train > isochrone-learn-train.1\n  isochrone man --out /usr/local/share/man/man1"
+)]
+pub struct Man {
+    /// The verb, e.g. learn train [default: the page of the program, which names them all]
+    #[arg(conflicts_with = "out")]
+    pub verb: Vec<String>,
+    /// Write all pages here: isochrone.1, isochrone-up.1, isochrone-learn-train.1, ...; made where it does not exist
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Example:\n  isochrone completions bash > /etc/bash_completion.d/isochrone")]
+pub struct Completions {
+    /// The shell
+    pub shell: clap_complete::Shell,
 }
 
 /// Parses a time with its unit: 250us, 1.5ms, 30s, 5m.

@@ -1,7 +1,7 @@
 //! `isochrone cert` and `isochrone password`: what the [security] section of a deployment names.
 
-use crate::arguments::Cert;
-use crate::output::{another_directory, make_directory, print_text, say};
+use crate::arguments::{Cert, Format, Password};
+use crate::output::{another_directory, make_directory, print_json, print_text, say};
 use crate::{Status, Usage, protocols};
 use anyhow::{Context, bail};
 use crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
@@ -9,6 +9,7 @@ use isochrone_core::{Deployment, deployment::Node};
 use isochrone_node::cert::{self, AuthorityError, End, Issued};
 use isochrone_node::gateway::Secret;
 use isochrone_node::security::hash_password;
+use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
 use std::io::{BufRead, ErrorKind, IsTerminal, Write};
@@ -18,10 +19,48 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// The authority's files, without their endings.
 const AUTHORITY: &str = "ca";
 
+/// What `--format json` prints.
+#[derive(Debug, Serialize)]
+struct Made {
+    /// As it was given.
+    directory: String,
+    /// For how long the nodes' pairs are good.
+    days: u32,
+    /// Its key is for no node.
+    authority: Pair,
+    nodes: Vec<Pairs>,
+    /// The section [security] of the deployment.
+    security: BTreeMap<&'static str, String>,
+}
+
+/// A node's.
+#[derive(Debug, Serialize)]
+struct Pairs {
+    node: String,
+    peers: Pair,
+    clients: Pair,
+}
+
+/// Two files.
+#[derive(Debug, Serialize)]
+struct Pair {
+    certificate: String,
+    key: String,
+}
+
+impl Pair {
+    /// Of these names, without their endings.
+    fn of(out: &Path, stem: &str) -> Pair {
+        let [certificate, key] =
+            ["pem", "key"].map(|end| out.join(format!("{stem}.{end}")).display().to_string());
+        Pair { certificate, key }
+    }
+}
+
 /// Makes the certificates of a deployment: an authority, and two pairs for each node, one to show to its peers and
 /// one to show to its clients.
 pub(crate) fn run(arguments: Cert) -> anyhow::Result<Status> {
-    let Cert { file, out, days } = arguments;
+    let Cert { file, out, days, format } = arguments;
     // The file may already name the certificates that are about to be made, or not yet.
     let deployment = Deployment::load(&file, &protocols::known().insecure(true))?;
     protocols::check(&deployment)?;
@@ -37,17 +76,34 @@ pub(crate) fn run(arguments: Cert) -> anyhow::Result<Status> {
         let server = cert::server(&authority, cluster, &node.name, hosts(node), days)?;
         keep(&out, &for_clients, &server)?;
     }
-    print_text(&format!(
-        "{}: certificates for {} nodes, good for {days} days\n\n{}\n",
-        out.display(),
-        deployment.nodes().len(),
-        advice(&file, &out)
-    ))?;
+    match format {
+        Format::Json => print_json(&made(&file, &out, days, deployment.nodes()))?,
+        Format::Text => print_text(&format!(
+            "{}: certificates for {} nodes, good for {days} days\n\n{}\n",
+            out.display(),
+            deployment.nodes().len(),
+            advice(&file, &out)
+        ))?,
+    }
     Ok(Status::Held)
 }
 
+fn made(file: &Path, out: &Path, days: u32, nodes: &[Node]) -> Made {
+    let pairs = |node: &Node| {
+        let [peers, clients] = stems(node).map(|stem| Pair::of(out, &stem));
+        Pairs { node: node.name.clone(), peers, clients }
+    };
+    Made {
+        directory: out.display().to_string(),
+        days,
+        authority: Pair::of(out, AUTHORITY),
+        nodes: nodes.iter().map(pairs).collect(),
+        security: settings(&seen_from(file, out)).into_iter().collect(),
+    }
+}
+
 /// Prints the hash of a password for the deployment file.
-pub(crate) fn password() -> anyhow::Result<Status> {
+pub(crate) fn password(arguments: &Password) -> anyhow::Result<Status> {
     let password = if std::io::stdin().is_terminal() { typed()? } else { piped()? };
     if password.expose().is_empty() {
         return Err(Usage(
@@ -56,7 +112,11 @@ pub(crate) fn password() -> anyhow::Result<Status> {
         )
         .into());
     }
-    print_text(&format!("{}\n", hash_password(&password).map_err(anyhow::Error::msg)?))?;
+    let hash = hash_password(&password).map_err(anyhow::Error::msg)?;
+    match arguments.format {
+        Format::Json => print_json(&BTreeMap::from([("hash", hash)]))?,
+        Format::Text => print_text(&format!("{hash}\n"))?,
+    }
     Ok(Status::Held)
 }
 
@@ -202,18 +262,26 @@ fn seen_from(file: &Path, out: &Path) -> PathBuf {
     out.strip_prefix(parent).map_or_else(|_| out.clone(), Path::to_owned)
 }
 
+/// What [security] says of files in this folder; `{node}` stands for the name of each.
+fn settings(out: &Path) -> [(&'static str, String); 5] {
+    [
+        ("peer_ca", "ca.pem"),
+        ("peer_cert", "{node}.pem"),
+        ("peer_key", "{node}.key"),
+        ("client_cert", "{node}-client.pem"),
+        ("client_key", "{node}-client.key"),
+    ]
+    .map(|(name, file)| (name, format!("{}/{file}", out.display())))
+}
+
 fn advice(file: &Path, out: &Path) -> String {
-    let (given, out) = (out.display(), seen_from(file, out));
-    let out = out.display();
+    let settings = settings(&seen_from(file, out)).map(|(name, path)| format!("{name} = \"{path}\"\n"));
     format!(
         "Give each node ca.pem and its own four files, keep ca.key off the nodes, and say in the deployment:\n\n\
-         [security]\n\
-         peer_ca = \"{out}/ca.pem\"\n\
-         peer_cert = \"{out}/{{node}}.pem\"\n\
-         peer_key = \"{out}/{{node}}.key\"\n\
-         client_cert = \"{out}/{{node}}-client.pem\"\n\
-         client_key = \"{out}/{{node}}-client.key\"\n\n\
-         Clients trust ca.pem: redis-cli --tls --cacert {given}/ca.pem"
+         [security]\n{}\n\
+         Clients trust ca.pem: redis-cli --tls --cacert {}/ca.pem",
+        settings.concat(),
+        out.display()
     )
 }
 
@@ -290,7 +358,7 @@ mod tests {
              [[keyspace]]\nname = \"main\"\nprotocol = \"multipaxos\"\nreplication = 1\n"
         );
         fs::write(&file, text).unwrap();
-        Cert { file, out: folder.join("certs"), days: 30 }
+        Cert { file, out: folder.join("certs"), days: 30, format: Format::Text }
     }
 
     #[test]
@@ -307,6 +375,29 @@ mod tests {
             use std::os::unix::fs::PermissionsExt;
             assert_eq!(fs::metadata(file(name)).unwrap().permissions().mode() & 0o777, 0o600, "{name}");
         }
+    }
+
+    #[test]
+    fn what_was_made_is_told_to_people_and_to_programs() {
+        let folder = tempfile::tempdir().unwrap();
+        let Cert { file, out, days, .. } = deploy(folder.path(), "shop");
+        fs::create_dir(&out).unwrap();
+        expect_test::expect![[r#"
+            Give each node ca.pem and its own four files, keep ca.key off the nodes, and say in the deployment:
+
+            [security]
+            peer_ca = "certs/ca.pem"
+            peer_cert = "certs/{node}.pem"
+            peer_key = "certs/{node}.key"
+            client_cert = "certs/{node}-client.pem"
+            client_key = "certs/{node}-client.key"
+
+            Clients trust ca.pem: redis-cli --tls --cacert FOLDER/certs/ca.pem"#]]
+        .assert_eq(&advice(&file, &out).replace(folder.path().to_str().unwrap(), "FOLDER"));
+        let deployment = Deployment::load(&file, &protocols::known().insecure(true)).unwrap();
+        let told = serde_json::to_string(&made(&file, &out, days, deployment.nodes())).unwrap();
+        expect_test::expect![[r#"{"directory":"FOLDER/certs","days":30,"authority":{"certificate":"FOLDER/certs/ca.pem","key":"FOLDER/certs/ca.key"},"nodes":[{"node":"a1","peers":{"certificate":"FOLDER/certs/a1.pem","key":"FOLDER/certs/a1.key"},"clients":{"certificate":"FOLDER/certs/a1-client.pem","key":"FOLDER/certs/a1-client.key"}}],"security":{"client_cert":"certs/{node}-client.pem","client_key":"certs/{node}-client.key","peer_ca":"certs/ca.pem","peer_cert":"certs/{node}.pem","peer_key":"certs/{node}.key"}}"#]]
+        .assert_eq(&told.replace(folder.path().to_str().unwrap(), "FOLDER"));
     }
 
     #[test]

@@ -3,12 +3,16 @@
 use crate::arguments::{Check, Format};
 use crate::output::{print_json, print_text};
 use crate::{Status, Usage};
+use anyhow::Context;
 use isochrone_check::transactions::{Isolation, TransactionVerdict, Transactions, check_transactions};
-use isochrone_check::{Budget, History, ModelName, Promise, Verdict, check_named, check_promised};
+use isochrone_check::{
+    Budget, CheckError, History, ModelName, Promise, Verdict, check_named, check_promised,
+};
 use serde::Serialize;
 use std::fmt::Display;
 use std::fs::File;
-use std::io::BufReader;
+use std::io::{self, BufReader, Read};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// The model whose history is one of transactions.
@@ -19,7 +23,7 @@ pub(crate) fn run(arguments: Check) -> anyhow::Result<Status> {
     // What is asked for is looked at before the file, which may be large.
     let model = match arguments.model.as_str() {
         TRANSACTIONS => None,
-        model => Some(model.parse::<ModelName>()?),
+        model => Some(model.parse::<ModelName>().context("--model")?),
     };
     if let (Some(isolation), Some(model)) = (&arguments.isolation, model) {
         return Err(Usage(format!(
@@ -28,7 +32,7 @@ pub(crate) fn run(arguments: Check) -> anyhow::Result<Status> {
         ))
         .into());
     }
-    let promise = arguments.promise.as_deref().map(str::parse::<Promise>).transpose()?;
+    let promise = arguments.promise.as_deref().map(str::parse::<Promise>).transpose().context("--promise")?;
     if let Some(promise) = promise.filter(|_| model != Some(ModelName::Kv)) {
         return Err(Usage(format!(
             "--promise {promise} is for --model {}, the commands of keyspaces; transactions have --isolation\n  leave it out",
@@ -36,11 +40,9 @@ pub(crate) fn run(arguments: Check) -> anyhow::Result<Status> {
         ))
         .into());
     }
-    let isolation = arguments.isolation.as_deref().map_or(Ok(Isolation::default()), str::parse)?;
-    let path = arguments.history.display().to_string();
-    let file = File::open(&arguments.history).map_err(|cause| {
-        Usage(format!("{path}: cannot be read: {cause}\n  `bench --history` and `sim --history` write one"))
-    })?;
+    let isolation = arguments.isolation.as_deref().map_or(Ok(Isolation::default()), str::parse);
+    let isolation = isolation.context("--isolation")?;
+    let (path, file) = open(&arguments.history)?;
     let start = Instant::now();
     let clock = || start.elapsed();
     let budget = Budget {
@@ -51,21 +53,22 @@ pub(crate) fn run(arguments: Check) -> anyhow::Result<Status> {
     let Some(model) = model else {
         let history = Transactions::read(&path, BufReader::new(file))?;
         some(&path, history.list.len())?;
-        return told(arguments.format, &check_transactions(&history, isolation, &budget)?, |report| {
-            match report.verdict {
-                TransactionVerdict::Held => Status::Held,
-                TransactionVerdict::Violation(_) => Status::Failed,
-                TransactionVerdict::Undecided { .. } => Status::Undecided,
-            }
+        let report = check_transactions(&history, isolation, &budget);
+        let report = report.map_err(|error| placed(&path, error))?;
+        return told(arguments.format, &report, |report| match report.verdict {
+            TransactionVerdict::Held => Status::Held,
+            TransactionVerdict::Violation(_) => Status::Failed,
+            TransactionVerdict::Undecided { .. } => Status::Undecided,
         });
     };
     let history = History::read(&path, BufReader::new(file))?;
     some(&path, history.operations.len())?;
     let report = match model {
         // A history does not say by when what was answered was executed.
-        ModelName::Kv => check_promised(&history, promise.unwrap_or_default(), u64::MAX, &budget)?,
-        ModelName::Register | ModelName::Bank => check_named(&history, model, &budget)?,
+        ModelName::Kv => check_promised(&history, promise.unwrap_or_default(), u64::MAX, &budget),
+        ModelName::Register | ModelName::Bank => check_named(&history, model, &budget),
     };
+    let report = report.map_err(|error| placed(&path, error))?;
     let status = told(arguments.format, &report, |report| match report.verdict {
         Verdict::Linearizable => Status::Held,
         Verdict::Violation(_) => Status::Failed,
@@ -78,6 +81,33 @@ pub(crate) fn run(arguments: Check) -> anyhow::Result<Status> {
         )?;
     }
     Ok(status)
+}
+
+/// What the history is called, and what it is read from.
+fn open(path: &Path) -> Result<(String, Box<dyn Read>), Usage> {
+    if path == Path::new("-") {
+        return Ok(("standard input".to_owned(), Box::new(io::stdin())));
+    }
+    let shown = path.display().to_string();
+    let file = File::open(path).and_then(|file| match file.metadata()?.is_dir() {
+        true => Err(io::Error::new(io::ErrorKind::IsADirectory, "Is a directory")),
+        false => Ok(file),
+    });
+    match file {
+        Ok(file) => Ok((shown, Box::new(file))),
+        Err(cause) => Err(Usage(format!(
+            "{shown}: cannot be read: {cause}\n  name a history, or - for standard input; `bench --history` and `sim --history` write one"
+        ))),
+    }
+}
+
+/// What makes a history one that cannot be checked, behind where it stands, blank lines not counted.
+fn placed(path: &str, error: CheckError) -> Usage {
+    let (line, problem) = match error {
+        CheckError::Operation { line, problem } => (line, problem.to_string()),
+        CheckError::Malformed { line, problem } => (line, problem.to_owned()),
+    };
+    Usage(format!("{path}:{line}: {problem}"))
 }
 
 /// Of nothing everything holds: whoever has such a history checked means another.
@@ -101,4 +131,24 @@ fn told<R: Serialize + Display>(
         Format::Text => print_text(&format!("{report}\n"))?,
     }
     Ok(status(report))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_checked_is_said_with_its_place() {
+        let line = r#"{"client":3,"session":1,"sequence":17,"key":"x","op":"foo","args":["3"],"invoked":10,"returned":20,"outcome":"ok"}"#;
+        let history = History::read("h.jsonl", line.as_bytes()).unwrap();
+        let told = |model| {
+            let error = check_named(&history, model, &Budget::default()).unwrap_err();
+            placed("h.jsonl", error).to_string()
+        };
+        for model in [ModelName::Kv, ModelName::Register] {
+            assert!(told(model).starts_with("h.jsonl:1: foo x 3: no operation of the "), "{}", told(model));
+        }
+        let twice = CheckError::Malformed { line: 2, problem: "it writes twice" };
+        assert_eq!(placed("h.jsonl", twice).to_string(), "h.jsonl:2: it writes twice");
+    }
 }

@@ -1,17 +1,18 @@
 //! Logs: on standard error, text or JSON, as much as `RUST_LOG` says.
 
 use crate::Usage;
+use crate::arguments::Format;
 use std::io::IsTerminal;
 use tracing_subscriber::EnvFilter;
 
-/// Text or one JSON object a line.
+/// Text or one JSON object a line; with `--format json` it is JSON, whatever this says.
 const FORMAT: &str = "ISOCHRONE_LOG_FORMAT";
 
 /// Begins to log; what is below `default` is left out unless `RUST_LOG` asks for it.
 ///
 /// # Errors
 /// A variable that means nothing.
-pub(crate) fn start(default: &str) -> anyhow::Result<()> {
+pub(crate) fn start(default: &str, format: Format) -> anyhow::Result<()> {
     let filter = match std::env::var("RUST_LOG") {
         Ok(text) if !text.is_empty() => text.parse::<EnvFilter>().map_err(|error| {
             Usage(format!("RUST_LOG={text}: {error}; e.g. info or isochrone_node=debug,warn"))
@@ -24,10 +25,15 @@ pub(crate) fn start(default: &str) -> anyhow::Result<()> {
         tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colours);
     // It would complain of a closed standard error on standard error, which ends the thread.
     let log = log.log_internal_errors(false);
-    match std::env::var(FORMAT).as_deref() {
-        Ok("json") => log.json().flatten_event(true).init(),
-        Ok("text" | "") | Err(_) => log.init(),
+    let json = match std::env::var(FORMAT).as_deref() {
+        Ok("json") => true,
+        Ok("text" | "") | Err(_) => format == Format::Json,
         Ok(other) => return Err(Usage(format!("{FORMAT}={other}: use text or json")).into()),
+    };
+    if json {
+        log.json().flatten_event(true).init()
+    } else {
+        log.init()
     }
     Ok(())
 }

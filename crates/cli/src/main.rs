@@ -3,15 +3,20 @@
 #![forbid(unsafe_code)]
 
 mod arguments;
+mod backup;
 mod bench;
 mod calibrated;
 mod cert;
 mod chart;
 mod check;
+mod doctor;
 mod learn;
 mod log;
+mod man;
+mod net;
 mod node;
 mod output;
+mod parse;
 mod plan;
 mod redis;
 mod reproduce;
@@ -21,8 +26,7 @@ mod stop;
 mod transactions;
 mod up;
 
-use arguments::{Arguments, Verb};
-use clap::{CommandFactory, Parser};
+use arguments::Verb;
 use isochrone_core::ConfigErrors;
 use isochrone_protocols as protocols;
 use isochrone_workload::UnknownWorkload;
@@ -56,12 +60,18 @@ fn is_usage(error: &anyhow::Error) -> bool {
 }
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let arguments = match parse::arguments() {
+        Ok(arguments) => arguments,
+        Err(status) => return status,
+    };
     let done = match arguments.verb {
         Verb::Up(arguments) => up::run(arguments),
         Verb::Node(arguments) => node::run(arguments),
         Verb::Redis(arguments) => redis::run(arguments),
         Verb::Status(arguments) => status::run(arguments),
+        Verb::Doctor(arguments) => doctor::run(arguments),
+        Verb::Net(arguments) => net::run(arguments),
+        Verb::Backup(arguments) => backup::run(arguments),
         Verb::Plan(arguments) => plan::run(arguments),
         Verb::Sim(arguments) => sim::run(arguments),
         Verb::Bench(arguments) => bench::run(arguments),
@@ -69,10 +79,11 @@ fn main() -> ExitCode {
         Verb::Check(arguments) => check::run(arguments),
         Verb::Learn(arguments) => learn::run(arguments),
         Verb::Cert(arguments) => cert::run(arguments),
-        Verb::Password => cert::password(),
-        Verb::Completions { shell } => {
+        Verb::Password(arguments) => cert::password(&arguments),
+        Verb::Man(arguments) => man::run(arguments),
+        Verb::Completions(arguments) => {
             let mut text = Vec::new();
-            clap_complete::generate(shell, &mut Arguments::command(), "isochrone", &mut text);
+            clap_complete::generate(arguments.shell, &mut parse::command(), "isochrone", &mut text);
             output::print_text(&String::from_utf8_lossy(&text)).map(|()| Status::Held)
         }
     };

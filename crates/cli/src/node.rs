@@ -1,6 +1,6 @@
 //! `isochrone node`: one node of a deployment, for real.
 
-use crate::arguments::Node as Arguments;
+use crate::arguments::{Format, Node as Arguments};
 use crate::stop::Stop;
 use crate::{Status, Usage, log, output, protocols};
 use isochrone_core::Deployment;
@@ -9,8 +9,10 @@ use isochrone_node::journal::{Expect, JournalError};
 use isochrone_node::node::{self, DEFAULT_SNAPSHOT_BYTES, NodeConfig, Sockets, StartError};
 use isochrone_node::reactor::Failure;
 use isochrone_node::redis::RedisGateway;
+use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,8 +25,8 @@ const TOKEN: &str = "ISOCHRONE_ADMIN_TOKEN";
 
 /// Runs the verb.
 pub(crate) fn run(arguments: Arguments) -> anyhow::Result<Status> {
-    let Arguments { file, name, data, expect_data, insecure } = arguments;
-    log::start("info")?;
+    let Arguments { file, name, data, expect_data, insecure, format } = arguments;
+    log::start("info", format)?;
     let deployment = Arc::new(Deployment::load(&file, &protocols::known().insecure(insecure))?);
     let me = find(&deployment, &name)?.clone();
     let shown = file.display();
@@ -42,7 +44,7 @@ pub(crate) fn run(arguments: Arguments) -> anyhow::Result<Status> {
     }
     let expect = if expect_data { Expect::Existing } else { Expect::Anything };
     let sockets = Sockets::bind(&deployment, me.id).map_err(start)?;
-    serve(deployment, &me, data, expect, sockets, || Ok(()))
+    serve(deployment, &me, data, expect, sockets, format, || Ok(()))
 }
 
 /// Runs one node until it is told to stop. `started` is called once the data has been found to be its own.
@@ -52,6 +54,7 @@ pub(crate) fn serve(
     data: PathBuf,
     expect: Expect,
     sockets: Sockets,
+    format: Format,
     started: impl FnOnce() -> anyhow::Result<()>,
 ) -> anyhow::Result<Status> {
     if deployment.security().insecure {
@@ -72,11 +75,16 @@ pub(crate) fn serve(
         peers: BTreeMap::new(),
         emulation: None,
         admin_token: std::env::var(TOKEN).ok().filter(|token| !token.is_empty()),
+        network: None,
         snapshot_bytes: DEFAULT_SNAPSHOT_BYTES,
     };
     let handle = node::Node::start(config, &protocols::served(), Box::new(RedisGateway)).map_err(start)?;
     started()?;
-    ready(&deployment, me, &handle)?;
+    let ready = Ready::of(&deployment, me, &handle);
+    match format {
+        Format::Json => output::print_json(&ready)?,
+        Format::Text => output::print_text(&ready.line())?,
+    }
     while handle.running() {
         if stop.within(GLANCE) {
             tracing::info!("a signal asks this node to stop");
@@ -90,24 +98,55 @@ pub(crate) fn serve(
 }
 
 /// The one line on standard output: the node serves, its quorum or no quorum.
-fn ready(deployment: &Deployment, me: &Node, handle: &node::NodeHandle) -> anyhow::Result<()> {
-    let mut line = format!("{} of {} is ready", me.name, deployment.cluster());
-    for redis in handle.redis_addresses() {
-        line += &format!(", redis {redis}");
-    }
-    if let Some(grpc) = handle.grpc_address() {
-        line += &format!(", grpc {grpc}");
-    }
-    if let Some(http) = handle.http_address() {
-        line += &format!(", http {http}");
-    }
-    if !deployment.fsync() {
-        line += ", UNSAFE: fsync is off";
-    }
-    output::print_text(&(line + "\n"))
+#[derive(Debug, Serialize)]
+struct Ready<'a> {
+    /// Always true.
+    ready: bool,
+    cluster: &'a str,
+    node: &'a str,
+    /// Where Redis clients connect, keyspace by keyspace.
+    redis: &'a [SocketAddr],
+    grpc: Option<SocketAddr>,
+    http: Option<SocketAddr>,
+    /// UNSAFE where acknowledged writes may be lost in a power failure.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    durability: Option<&'static str>,
 }
 
-fn find<'d>(deployment: &'d Deployment, name: &str) -> anyhow::Result<&'d Node> {
+impl<'a> Ready<'a> {
+    fn of(deployment: &'a Deployment, me: &'a Node, handle: &'a node::NodeHandle) -> Ready<'a> {
+        Ready {
+            ready: true,
+            cluster: deployment.cluster(),
+            node: &me.name,
+            redis: handle.redis_addresses(),
+            grpc: handle.grpc_address(),
+            http: handle.http_address(),
+            durability: (!deployment.fsync()).then_some("UNSAFE"),
+        }
+    }
+
+    /// For people.
+    fn line(&self) -> String {
+        let mut line = format!("{} of {} is ready", self.node, self.cluster);
+        for redis in self.redis {
+            line += &format!(", redis {redis}");
+        }
+        if let Some(grpc) = self.grpc {
+            line += &format!(", grpc {grpc}");
+        }
+        if let Some(http) = self.http {
+            line += &format!(", http {http}");
+        }
+        if self.durability.is_some() {
+            line += ", UNSAFE: fsync is off";
+        }
+        line + "\n"
+    }
+}
+
+/// The node of this name.
+pub(crate) fn find<'d>(deployment: &'d Deployment, name: &str) -> anyhow::Result<&'d Node> {
     deployment.node_named(name).ok_or_else(|| {
         let known: Vec<_> = deployment.nodes().iter().map(|node| node.name.as_str()).collect();
         let wrong = format!("--name {name}: {} has no such node", deployment.file());

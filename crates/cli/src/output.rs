@@ -67,12 +67,16 @@ pub(crate) fn print_json(value: &impl Serialize) -> anyhow::Result<()> {
 /// the place was given wrongly: no verdict is to be read from the exit status then.
 pub(crate) fn print_text(text: &str) -> anyhow::Result<()> {
     match put(text) {
-        Err(cause) if cause.kind() != ErrorKind::BrokenPipe => Err(Usage(format!(
-            "standard output: cannot be written: {cause}\n  send it to a file on a disk with room, or to a pipe that is read"
-        ))
-        .into()),
+        Err(cause) if cause.kind() != ErrorKind::BrokenPipe => Err(unprinted(&cause).into()),
         _ => Ok(()),
     }
+}
+
+/// Standard output cannot be written.
+pub(crate) fn unprinted(cause: &io::Error) -> Usage {
+    Usage(format!(
+        "standard output: cannot be written: {cause}\n  send it to a file on a disk with room, or to a pipe that is read"
+    ))
 }
 
 /// What to do where a directory cannot be made or written.
@@ -150,7 +154,8 @@ pub(crate) fn create(path: &Path) -> Result<File, Usage> {
     File::create(path).map_err(|cause| no_place(path, &cause))
 }
 
-fn no_place(path: &Path, cause: &io::Error) -> Usage {
+/// No file can be made at this path.
+pub(crate) fn no_place(path: &Path, cause: &io::Error) -> Usage {
     let wrong = format!("{}: cannot be written: {cause}", path.display());
     Usage(format!("{wrong}\n  name a file in a folder that this user may write"))
 }

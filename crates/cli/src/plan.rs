@@ -1,20 +1,33 @@
-//! `isochrone plan`: what the distances allow, and which protocol, leader and placement to choose.
+//! `isochrone plan`: what the distances allow, and which protocol, leader and placement to choose; of a file, of a running
+//! cluster, or of the answers to five questions.
+
+mod ask;
+mod live;
 
 use crate::arguments::{Format, Plan};
 use crate::chart::{self, Bars};
 use crate::output::{apart, print_json, print_text, write};
 use crate::{Status, Usage, protocols};
 use anyhow::bail;
-use isochrone_core::{Deployment, KeyspaceId};
-use isochrone_plan::{Demand, Forecast};
+use isochrone_core::{Deployment, KeyspaceId, Matrix};
+use isochrone_plan::{Demand, Forecast, TransactionPlan};
+use live::Live;
+use serde::Serialize;
+use std::fmt::Display;
 
 /// Runs the verb.
 pub(crate) fn run(arguments: Plan) -> anyhow::Result<Status> {
-    if let Some(svg) = &arguments.svg {
-        apart(&arguments.file, "svg", svg)?;
+    if arguments.ask {
+        return ask::run(arguments.out.as_deref());
     }
-    // Nothing is served: the certificates may come later.
-    let deployment = Deployment::load(&arguments.file, &protocols::known().insecure(true))?;
+    if let (Some(file), Some(svg)) = (&arguments.file, &arguments.svg) {
+        apart(file, "svg", svg)?;
+    }
+    let deployment = match &arguments.file {
+        // Nothing is served: the certificates may come later.
+        Some(file) => Deployment::load(file, &protocols::known().insecure(true))?,
+        None => Deployment::five_regions(),
+    };
     protocols::check(&deployment)?;
     let mut demand = Demand::of(&deployment);
     if !(0.0..=100.0).contains(&arguments.conflict) {
@@ -25,17 +38,28 @@ pub(crate) fn run(arguments: Plan) -> anyhow::Result<Status> {
         demand.clients = weights(&deployment, &arguments.weights)?;
     }
     let keyspace = deployment.choose_keyspace(arguments.keyspace.as_deref())?;
+    let (deployment, mut live) = match arguments.live {
+        true => {
+            let (deployment, live) = live::look(&arguments, deployment, keyspace)?;
+            (deployment, Some(live))
+        }
+        false => (deployment, None),
+    };
+    let matrix = match &live {
+        Some(live) => live.matrix.clone(),
+        None => deployment.given_matrix()?.clone(),
+    };
     if protocols::of(&deployment, keyspace).is_some_and(protocols::Entry::transactional) {
-        return transactions(&arguments, &deployment, keyspace, &demand);
+        return transactions(&arguments, &deployment, &matrix, keyspace, &demand, live.as_ref());
     }
-    let plan = isochrone_plan::plan(&deployment, keyspace, &demand)?;
+    let plan = isochrone_plan::plan_over(&deployment, &matrix, keyspace, &demand)?;
+    if let Some(live) = &mut live {
+        live.compare(&plan);
+    }
     if let Some(path) = &arguments.svg {
         write(path, &draw(&plan))?;
     }
-    match arguments.format {
-        Format::Json => print_json(&plan)?,
-        Format::Text => print_text(&plan.to_string())?,
-    }
+    print(arguments.format, &plan, live.as_ref())?;
     Ok(Status::Held)
 }
 
@@ -43,38 +67,57 @@ pub(crate) fn run(arguments: Plan) -> anyhow::Result<Status> {
 fn transactions(
     arguments: &Plan,
     deployment: &Deployment,
+    matrix: &Matrix,
     keyspace: KeyspaceId,
     demand: &Demand,
+    live: Option<&Live>,
 ) -> anyhow::Result<Status> {
     if arguments.conflict > 0.0 {
         bail!(Usage(
             "--conflict is for commands; what transactions pay for it, `isochrone sim` shows".to_owned()
         ));
     }
-    let plan = isochrone_plan::plan_transactions(deployment, keyspace, demand)?;
+    let plan = isochrone_plan::plan_transactions_over(deployment, matrix, keyspace, demand);
     if let Some(path) = &arguments.svg {
-        let svg = chart::bars(&Bars {
-            title: "Median latency of Retwis without load".to_owned(),
-            unit: "ms",
-            groups: deployment.regions().iter().map(|region| region.name.clone()).collect(),
-            series: plan
-                .forecasts
-                .iter()
-                .filter(|forecast| forecast.workload == "retwis")
-                .map(|forecast| {
-                    let medians = forecast.regions.iter().map(|region| region.p50_ms).collect::<Vec<_>>();
-                    (forecast.protocol.clone(), medians)
-                })
-                .collect(),
-            floor: Vec::new(),
-        });
-        write(path, &svg)?;
+        write(path, &draw_transactions(deployment, &plan))?;
     }
-    match arguments.format {
-        Format::Json => print_json(&plan)?,
-        Format::Text => print_text(&plan.to_string())?,
-    }
+    print(arguments.format, &plan, live)?;
     Ok(Status::Held)
+}
+
+/// A plan, and with it what a running cluster tells: that is one object more in its JSON, and text around it.
+fn print(format: Format, plan: &(impl Display + Serialize), live: Option<&Live>) -> anyhow::Result<()> {
+    #[derive(Serialize)]
+    struct Beside<'a, P> {
+        #[serde(flatten)]
+        plan: &'a P,
+        live: &'a Live,
+    }
+    match (format, live) {
+        (Format::Json, None) => print_json(plan),
+        (Format::Json, Some(live)) => print_json(&Beside { plan, live }),
+        (Format::Text, None) => print_text(&plan.to_string()),
+        (Format::Text, Some(live)) => print_text(&format!("{}{plan}{}", live.head(), live.tail())),
+    }
+}
+
+/// Bars for each region: the medians of each protocol under one workload.
+fn draw_transactions(deployment: &Deployment, plan: &TransactionPlan) -> String {
+    chart::bars(&Bars {
+        title: "Median latency of Retwis without load".to_owned(),
+        unit: "ms",
+        groups: deployment.regions().iter().map(|region| region.name.clone()).collect(),
+        series: plan
+            .forecasts
+            .iter()
+            .filter(|forecast| forecast.workload == "retwis")
+            .map(|forecast| {
+                let medians = forecast.regions.iter().map(|region| region.p50_ms).collect::<Vec<_>>();
+                (forecast.protocol.clone(), medians)
+            })
+            .collect(),
+        floor: Vec::new(),
+    })
 }
 
 /// `REGION=N` for some regions; the others have no clients.

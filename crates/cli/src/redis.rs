@@ -57,9 +57,13 @@ struct Plan {
 
 /// Runs the verb.
 pub(crate) fn run(arguments: Arguments) -> anyhow::Result<Status> {
-    let Arguments { dir, port, bind, databases, password_hash, cert, key, insecure } = arguments;
-    log::start("info")?;
-    make(&dir)?;
+    let Arguments { dir, port, bind, databases, password_hash, cert, key, insecure, format } = arguments;
+    log::start("info", format)?;
+    // One that is not there is made only where nothing else refuses the start, which is to leave nothing behind.
+    let new = matches!(dir.try_exists(), Ok(false));
+    if !new {
+        make(&dir)?;
+    }
     let certificate =
         cert.zip(key).map(|(cert, key)| Ok::<_, anyhow::Error>((absolute(&cert)?, absolute(&key)?)));
     let certificate = certificate.transpose()?;
@@ -69,11 +73,16 @@ pub(crate) fn run(arguments: Arguments) -> anyhow::Result<Status> {
     let me = the_node(&deployment, &file, &dir)?.clone();
     let deployment = Arc::new(deployment);
     let sockets = Sockets::bind(&deployment, me.id).map_err(|error| refused(error, &file))?;
-    let Some(text) = text else { return node::serve(deployment, &me, dir, expect, sockets, || Ok(())) };
+    if new {
+        make(&dir)?;
+    }
+    let Some(text) = text else {
+        return node::serve(deployment, &me, dir, expect, sockets, format, || Ok(()));
+    };
     let Some(before) = before else {
         // Only when it runs is it known that the directory is ours, and only then is there data: a file without data is one
         // whose data is lost. Data without a file is not served ([`found_again`]).
-        return node::serve(deployment, &me, dir, expect, sockets, || save(&file, &text));
+        return node::serve(deployment, &me, dir, expect, sockets, format, || save(&file, &text));
     };
     // Nothing is written into another's directory, and nobody is served by what is not written: a start that is cut short
     // must not leave a node without the password that this one had.
@@ -81,7 +90,7 @@ pub(crate) fn run(arguments: Arguments) -> anyhow::Result<Status> {
     drop(found.map_err(|error| node::start(error.into()))?);
     save(&file, &text)?;
     let mut runs = false;
-    let served = node::serve(deployment, &me, dir, expect, sockets, || {
+    let served = node::serve(deployment, &me, dir, expect, sockets, format, || {
         runs = true;
         Ok(())
     });

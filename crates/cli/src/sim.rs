@@ -80,7 +80,10 @@ fn commands(
     workload.conflict = arguments.conflict.unwrap_or(0);
     workload.records = arguments.records.unwrap_or(workload.records);
     if arguments.zipf.is_some() || arguments.retry {
-        bail!(Usage(format!("--zipf and --retry are for transactions; {name} is none of their workloads")));
+        bail!(Usage(format!(
+            "--zipf and --retry are for transactions; {name} is none of their workloads\n  leave them out, or name a keyspace of \
+             transactions"
+        )));
     }
     let drawn = faults == FaultSet::EVERY && name == "check" && arguments.records.is_none();
     let mut terms = terms(arguments, deployment, workload, faults)?;
@@ -209,7 +212,7 @@ fn terms<W>(
         None => {}
     }
     if sessions == 0 {
-        bail!(Usage("--clients counts from 1: without a client there is nothing to see".to_owned()));
+        bail!(Usage("--clients: without a client there is nothing to see\n  ask for 1 or more".to_owned()));
     }
     if sessions > SESSION_NUMBERS {
         bail!(Usage(format!("--clients: {sessions} in all; at most {SESSION_NUMBERS} can be told apart")));
@@ -294,7 +297,7 @@ fn by_region<'a, T: Clone>(
 ) -> anyhow::Result<Vec<Option<T>>> {
     let mut found = vec![None; deployment.regions().len()];
     for word in words {
-        let wrong = |why: &str| Usage(format!("{flag} {word}: {why}; write REGION=NUMBER"));
+        let wrong = |why: &str| Usage(format!("{flag} {word}: {why}\n  write REGION=NUMBER,..."));
         let Some((name, number)) = word.split_once('=') else { bail!(wrong("there is no `=`")) };
         let Some(region) = deployment.region_named(name.trim()) else {
             let names: Vec<_> = deployment.regions().iter().map(|region| region.name.as_str()).collect();

@@ -70,8 +70,8 @@ pub enum Fact {
         /// The number.
         value: u64,
     },
-    /// The nodes of the replicas of a group, by what this process knows to be decided: a majority of them is needed and
-    /// enough.
+    /// The nodes of the replicas of a group, by what this process knows to be decided: where majorities decide, one of them is
+    /// needed and enough.
     Members {
         /// The group's partition.
         partition: PartitionId,

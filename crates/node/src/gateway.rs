@@ -450,6 +450,10 @@ impl Times {
 pub struct Counters {
     /// Commands taken in, by name as in the command table (a bounded set).
     pub commands: BTreeMap<&'static str, u64>,
+    /// Those that were not carried out, for what they lack or may not do, by name.
+    pub rejected: BTreeMap<&'static str, u64>,
+    /// Those of `commands` that ended with an error, by name.
+    pub failed: BTreeMap<&'static str, u64>,
     /// How long those took together that were asked of keyspaces, from the request to the answer.
     pub times: BTreeMap<&'static str, Times>,
     /// Commands answered with an error, by its first word (a bounded set: `ERR`, `WRONGTYPE`, ...).

@@ -8,13 +8,16 @@
 //! To other nodes ([`News`]): every message that is published; that somebody here waits for a key, once a
 //! second for as long as it does; and that a key for which somebody elsewhere waits was given something.
 
+use crate::gateway::Outcome;
 use crate::redis::acl::Users;
 use crate::redis::{Scripts, Slowlog};
+use isochrone_core::command::{Kind, Operation};
 use isochrone_core::glob::Glob;
 use isochrone_core::{Blob, Instant, KeyspaceId, Span};
 use serde::{Deserialize, Serialize};
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 
 /// How often a connection that waits for a key looks for itself, and other nodes are reminded that it waits.
 pub const RETRY: Span = Span::from_secs(1);
@@ -106,6 +109,9 @@ pub enum Notice {
     Seen(Option<Blob>),
     /// A key that it waits for was given something.
     Filled,
+    /// Something that was taken, by it or by one behind it, is for it ([`Hub::take_given`]); or what it has taken was for
+    /// another.
+    Settled,
     /// It is to wait no longer ([`Hub::unblocked`]).
     Unblock,
     /// It has done so much in one round that it goes on in this one.
@@ -121,6 +127,8 @@ pub struct Hub {
     members: BTreeMap<u64, Member>,
     /// The connections that wait for a key, the one that has waited longest first.
     waiting: BTreeMap<(KeyspaceId, Blob), VecDeque<u64>>,
+    /// What connections have taken of a key while one that has waited longer may yet come with something of its own.
+    taken: BTreeMap<(KeyspaceId, Blob), Vec<Taken>>,
     /// The keys that other nodes wait for, and until when that is believed.
     remote: BTreeMap<(KeyspaceId, Blob), Instant>,
     /// The bytes of these keys.
@@ -164,12 +172,48 @@ struct Member {
     channel_bytes: usize,
     pattern_bytes: usize,
     waits: BTreeMap<(KeyspaceId, Blob), Told>,
+    /// How it takes what comes; none where it takes nothing away.
+    manner: Option<Arc<Manner>>,
+    standing: Standing,
     /// It waits for copies.
     syncs: bool,
     /// CLIENT UNBLOCK has ended this wait: with an error, or as a time-out does.
     unblocked: Option<bool>,
     /// The messages on their way to it: whatever else is on its way, all of these can be taken at once.
     messages: VecDeque<Notice>,
+}
+
+/// How a connection takes what comes for a key that it waits for.
+#[derive(Clone, Eq, PartialEq, Debug)]
+pub struct Manner {
+    /// From what: values of a type, for streams those that are new to a group.
+    pub from: (Kind, Option<Blob>),
+    /// The command, without its keys where it takes the same from each: what one of several with the same has taken is as good for
+    /// the others.
+    pub how: Operation,
+}
+
+/// What becomes of it that a connection tries to take something.
+#[derive(Default, Debug)]
+enum Standing {
+    /// It does not try.
+    #[default]
+    Idle,
+    /// An attempt is under way.
+    Tries,
+    /// It has taken something, which may be for one that has waited longer.
+    Took,
+    /// This of this key is for it, and it has not fetched it.
+    Given(Box<((KeyspaceId, Blob), Outcome)>),
+}
+
+/// What was taken of one key in one manner, in the order in which the answers came.
+#[derive(Debug)]
+struct Taken {
+    manner: Arc<Manner>,
+    outcomes: VecDeque<Outcome>,
+    /// Who has, and was given nothing yet.
+    takers: Vec<u64>,
 }
 
 /// How many elements a connection was told of at a key that it waits for, and has not said what became of them: who is told
@@ -395,11 +439,32 @@ impl Hub {
         self.members.entry(connection).or_default().syncs = true;
     }
 
-    /// It waits no longer. What it was told of and has not taken is for those behind it.
+    /// A connection that waits takes what comes in this manner, and tries to at once.
+    pub fn takes(&mut self, connection: u64, manner: Manner) {
+        if let Some(member) = self.members.get_mut(&connection) {
+            (member.manner, member.standing) = (Some(Arc::new(manner)), Standing::Tries);
+        }
+    }
+
+    /// It tries again.
+    pub fn tries(&mut self, connection: u64) {
+        if let Some(member) = self.members.get_mut(&connection) {
+            member.standing = Standing::Tries;
+        }
+    }
+
+    /// It waits no longer. What it was told of and has not taken, or was given and has not fetched, is for those behind it.
     pub fn unwait(&mut self, connection: u64) {
         let Some(member) = self.members.get_mut(&connection) else { return };
         (member.syncs, member.unblocked) = (false, None);
-        for (place, told) in std::mem::take(&mut member.waits) {
+        let (manner, standing) = (member.manner.take(), std::mem::take(&mut member.standing));
+        let waits = std::mem::take(&mut member.waits);
+        if let (Some(manner), Standing::Given(given)) = (manner, standing) {
+            let (place, outcome) = *given;
+            self.taken_in(place, manner).outcomes.push_front(outcome);
+        }
+        let unsettled = waits.keys().filter(|place| self.taken.contains_key(*place)).cloned().collect();
+        for (place, told) in waits {
             let Some(queue) = self.waiting.get_mut(&place) else { continue };
             let at = queue.iter().position(|other| *other == connection);
             at.and_then(|at| queue.remove(at));
@@ -409,6 +474,7 @@ impl Hub {
                 self.wake(&place, at.unwrap_or(0), told.since + told.before);
             }
         }
+        self.settle(unsettled);
         self.forget_idle(connection);
     }
 
@@ -429,6 +495,153 @@ impl Hub {
         let member = self.members.get_mut(&connection);
         if let Some(told) = member.and_then(|member| member.waits.get_mut(&(keyspace, key.clone()))) {
             told.before = told.before.saturating_sub(1);
+        }
+    }
+
+    /// It has seen that a key that it waits for has something: whether it may try to take that. Where at each of its keys one has
+    /// waited longer and takes from it in another manner, those are told instead.
+    pub fn sees(&mut self, connection: u64) -> bool {
+        let Some(member) = self.members.get(&connection) else { return true };
+        let Some(manner) = &member.manner else { return true };
+        let mut others = BTreeSet::new();
+        for place in member.waits.keys() {
+            let first = self.waiting.get(place).into_iter().flatten().find_map(|other| {
+                let member = self.members.get(other)?;
+                let waits = member.unblocked.is_none() && !matches!(member.standing, Standing::Given(_));
+                let first = member.manner.as_ref().filter(|first| waits && first.from == manner.from)?;
+                Some((*other, first))
+            });
+            match first {
+                Some((other, first)) if first != manner => others.insert(other),
+                _ => return true,
+            };
+        }
+        let tries = others.is_empty();
+        self.mail.extend(others.into_iter().map(|other| (other, Some(Notice::Filled))));
+        tries
+    }
+
+    /// It has taken something of this key. That is what it gets where nobody who has waited longer takes from it in the same
+    /// manner; otherwise it waits until that is settled ([`Notice::Settled`]).
+    pub fn share(
+        &mut self,
+        connection: u64,
+        keyspace: KeyspaceId,
+        key: &Blob,
+        outcome: Outcome,
+    ) -> Option<Outcome> {
+        let manner = self.members.get(&connection).and_then(|member| member.manner.clone());
+        let Some(manner) = manner else { return Some(outcome) };
+        let place = (keyspace, key.clone());
+        let queue = self.waiting.get(&place).into_iter().flatten();
+        let waits_as_well = |other: &u64| {
+            let other = self.members.get(other).and_then(|member| member.manner.as_ref());
+            other == Some(&manner)
+        };
+        let first = !queue.take_while(|other| **other != connection).any(waits_as_well);
+        if first && !self.taken.contains_key(&place) {
+            return Some(outcome);
+        }
+        let taken = self.taken_in(place.clone(), manner);
+        taken.outcomes.push_back(outcome);
+        taken.takers.push(connection);
+        if let Some(member) = self.members.get_mut(&connection) {
+            member.standing = Standing::Took;
+        }
+        self.settle(vec![place]);
+        None
+    }
+
+    fn taken_in(&mut self, place: (KeyspaceId, Blob), manner: Arc<Manner>) -> &mut Taken {
+        let all = self.taken.entry(place).or_default();
+        let at = all.iter().position(|taken| taken.manner == manner).unwrap_or(all.len());
+        if at == all.len() {
+            all.push(Taken { manner, outcomes: VecDeque::new(), takers: Vec::new() });
+        }
+        &mut all[at]
+    }
+
+    /// It has taken nothing, and goes on waiting.
+    pub fn took_nothing(&mut self, connection: u64) {
+        let Some(member) = self.members.get_mut(&connection) else { return };
+        member.standing = Standing::Idle;
+        let unsettled =
+            member.waits.keys().filter(|place| self.taken.contains_key(*place)).cloned().collect();
+        self.settle(unsettled);
+    }
+
+    /// Whether what it has taken may yet be for it or for another.
+    pub fn has_taken(&self, connection: u64) -> bool {
+        self.members.get(&connection).is_some_and(|member| matches!(member.standing, Standing::Took))
+    }
+
+    /// Whether it was given something.
+    pub fn is_given(&self, connection: u64) -> bool {
+        self.members.get(&connection).is_some_and(|member| matches!(member.standing, Standing::Given(_)))
+    }
+
+    /// What it was given: from now on it is its own.
+    pub fn take_given(&mut self, connection: u64) -> Option<Outcome> {
+        let member = self.members.get_mut(&connection)?;
+        match std::mem::take(&mut member.standing) {
+            Standing::Given(given) => {
+                let (_, outcome) = *given;
+                Some(outcome)
+            }
+            standing => {
+                member.standing = standing;
+                None
+            }
+        }
+    }
+
+    /// Gives what was taken of these keys to those who wait for it, the one that has waited longest first, until it is the turn of
+    /// one that may yet come with something of its own: who ended before would lose that. Who has taken something and is left with
+    /// nothing goes on waiting.
+    fn settle(&mut self, mut places: Vec<(KeyspaceId, Blob)>) {
+        while let Some(place) = places.pop() {
+            for mut taken in self.taken.remove(&place).unwrap_or_default() {
+                let mut held = false;
+                for connection in self.waiting.get(&place).into_iter().flatten() {
+                    if taken.outcomes.is_empty() {
+                        break;
+                    }
+                    let Some(member) = self.members.get_mut(connection) else { continue };
+                    if member.manner.as_ref() != Some(&taken.manner) {
+                        continue;
+                    }
+                    match member.standing {
+                        Standing::Given(_) => continue,
+                        // It was said that nothing is for this one any more.
+                        Standing::Idle if member.unblocked.is_some() => continue,
+                        Standing::Idle => {}
+                        Standing::Took if taken.takers.contains(connection) => {}
+                        Standing::Tries | Standing::Took => {
+                            held = true;
+                            break;
+                        }
+                    }
+                    if let Some(outcome) = taken.outcomes.pop_front() {
+                        member.standing = Standing::Given(Box::new((place.clone(), outcome)));
+                        taken.takers.retain(|taker| taker != connection);
+                        self.mail.push_back((*connection, Some(Notice::Settled)));
+                    }
+                }
+                if held {
+                    self.taken.entry(place.clone()).or_default().push(taken);
+                    continue;
+                }
+                for taker in taken.takers {
+                    let Some(member) = self.members.get_mut(&taker) else { continue };
+                    if matches!(member.standing, Standing::Took) {
+                        member.standing = Standing::Idle;
+                        self.mail.push_back((taker, Some(Notice::Settled)));
+                        // At its other keys, others may have waited for this.
+                        let others = member.waits.keys().filter(|other| self.taken.contains_key(*other));
+                        places.extend(others.cloned());
+                    }
+                }
+            }
         }
     }
 
@@ -459,10 +672,10 @@ impl Hub {
         self.members.get(&connection).is_some_and(Member::waits)
     }
 
-    /// Whether it was told of elements of a key that it waits for, and has not said what became of them.
+    /// Whether it was given an element of a key that it waits for, or told of some and has not said what became of them.
     pub fn is_told(&self, connection: u64) -> bool {
         let mut told = self.members.get(&connection).into_iter().flat_map(|member| member.waits.values());
-        told.any(|told| told.since + told.before > 0)
+        self.is_given(connection) || told.any(|told| told.since + told.before > 0)
     }
 
     /// How many connections wait for a key, or for copies.
@@ -725,6 +938,7 @@ impl Hub {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use isochrone_core::command::{Response, Side};
 
     const SPACE: KeyspaceId = KeyspaceId(1);
 
@@ -897,6 +1111,120 @@ mod tests {
         hub.found_nothing(4);
         hub.filled(SPACE, &key, 1, Instant::ZERO);
         assert_eq!(mail(&mut hub), "4 Filled; ");
+    }
+
+    fn pops(side: Side) -> Manner {
+        Manner { from: (Kind::List, None), how: Operation::LMPop { keys: [].into(), side, count: 1 } }
+    }
+
+    /// Connections that wait for these keys, and whose first attempts are under way.
+    fn trying(connections: &[(u64, &str)]) -> Hub {
+        let mut hub = Hub::default();
+        for (connection, keys) in connections {
+            let keys: Vec<Blob> = keys.split(' ').map(Blob::from).collect();
+            hub.wait(*connection, SPACE, &keys);
+            hub.takes(*connection, pops(Side::Left));
+        }
+        hub
+    }
+
+    fn element(text: &str) -> Outcome {
+        Outcome::Done(Response::bulk(text.as_bytes()))
+    }
+
+    /// What they were given, who wait no longer then.
+    fn given(hub: &mut Hub, connections: std::ops::RangeInclusive<u64>) -> String {
+        let mut text = String::new();
+        for connection in connections {
+            if let Some(Outcome::Done(Response::Bulk(element))) = hub.take_given(connection) {
+                hub.unwait(connection);
+                text.push_str(&format!("{connection} {}; ", String::from_utf8_lossy(&element)));
+            }
+        }
+        text
+    }
+
+    #[test]
+    fn what_one_has_taken_is_for_whoever_has_waited_longest() {
+        let mut hub = trying(&[(1, "a"), (2, "a"), (3, "a")]);
+        let key = Blob::from("a");
+        (1..=3).for_each(|connection| hub.took_nothing(connection));
+        hub.tries(3);
+        assert_eq!(hub.share(3, SPACE, &key, element("x")), None);
+        assert_eq!(mail(&mut hub), "1 Settled; 3 Settled; ");
+        assert!(hub.is_told(1) && !hub.has_taken(3), "3 goes on waiting");
+        assert_eq!(given(&mut hub, 1..=3), "1 x; ");
+        // The later one is answered first, and the earlier one may yet have found nothing, or what came then.
+        (2..=3).for_each(|connection| hub.tries(connection));
+        assert_eq!(hub.share(3, SPACE, &key, element("y")), None);
+        assert_eq!(mail(&mut hub), "");
+        assert_eq!(hub.share(2, SPACE, &key, element("z")), None);
+        assert_eq!(mail(&mut hub), "2 Settled; 3 Settled; ");
+        assert_eq!(given(&mut hub, 1..=3), "2 y; 3 z; ");
+        assert!(hub.taken.is_empty());
+        let mut alone = trying(&[(4, "a")]);
+        assert_eq!(alone.share(4, SPACE, &key, element("x")), Some(element("x")));
+    }
+
+    #[test]
+    fn who_ends_keeps_nothing_from_those_behind_it() {
+        let mut hub = trying(&[(1, "a"), (2, "a"), (3, "a")]);
+        let key = Blob::from("a");
+        hub.took_nothing(3);
+        assert_eq!(hub.share(2, SPACE, &key, element("x")), None);
+        hub.leave(2);
+        assert_eq!(mail(&mut hub), "", "1 may yet come with something");
+        hub.took_nothing(1);
+        assert_eq!(mail(&mut hub), "1 Settled; ");
+        hub.leave(1);
+        assert_eq!(given(&mut hub, 1..=3), "3 x; ");
+        assert!(hub.taken.is_empty() && hub.members.is_empty());
+        // One whose attempt has ended without an answer holds up nobody, either.
+        let mut hub = trying(&[(1, "a"), (2, "a")]);
+        assert_eq!(hub.share(2, SPACE, &key, element("x")), None);
+        hub.unwait(1);
+        assert_eq!(given(&mut hub, 1..=2), "2 x; ");
+    }
+
+    #[test]
+    fn who_waits_for_several_keys_has_its_turn_at_each() {
+        let (a, b) = (Blob::from("a"), Blob::from("b"));
+        let mut hub = trying(&[(1, "a b"), (2, "b")]);
+        assert_eq!(hub.share(2, SPACE, &b, element("x")), None);
+        assert_eq!(hub.share(1, SPACE, &a, element("y")), Some(element("y")));
+        hub.unwait(1);
+        assert_eq!(given(&mut hub, 1..=2), "2 x; ");
+        // Whether 2 keeps what it has is not known before 1 is answered, and so neither whether it wants what 3 has.
+        let mut hub = trying(&[(1, "a"), (2, "a b"), (3, "b")]);
+        assert_eq!(hub.share(2, SPACE, &a, element("x")), None);
+        assert_eq!(hub.share(3, SPACE, &b, element("y")), None);
+        assert_eq!(mail(&mut hub), "");
+        hub.took_nothing(1);
+        assert_eq!(mail(&mut hub), "1 Settled; 2 Settled; 2 Settled; 3 Settled; ");
+        assert_eq!(given(&mut hub, 1..=3), "1 x; 2 y; ");
+        assert!(hub.taken.is_empty());
+    }
+
+    #[test]
+    fn who_waits_for_something_else_or_no_longer_holds_up_nobody() {
+        let key = Blob::from("a");
+        let mut hub = trying(&[(1, "a"), (2, "a")]);
+        hub.took_nothing(1);
+        assert!(hub.unblock(1, false));
+        assert_eq!(hub.share(2, SPACE, &key, element("x")), None);
+        assert_eq!(mail(&mut hub), "1 Unblock; 2 Settled; ");
+        assert_eq!(given(&mut hub, 1..=2), "2 x; ");
+        let mut hub = trying(&[(1, "a"), (2, "a"), (3, "a"), (4, "a b")]);
+        let least = Operation::ZMPop { keys: [].into(), end: isochrone_core::command::End::Least, count: 1 };
+        hub.takes(1, Manner { from: (Kind::SortedSet, None), how: least });
+        hub.takes(2, pops(Side::Right));
+        assert_eq!(hub.share(3, SPACE, &key, element("x")), Some(element("x")));
+        // What takes from the other end cannot be given what 3 has; but where 3 sees that something is there, 2 is told.
+        (1..=4).for_each(|connection| hub.took_nothing(connection));
+        assert!(!hub.sees(3));
+        assert_eq!(mail(&mut hub), "2 Filled; ");
+        assert!(hub.sees(1) && hub.sees(2) && hub.sees(4), "each is the first, at one of its keys");
+        assert_eq!(mail(&mut hub), "");
     }
 
     #[test]

@@ -23,6 +23,7 @@ pub mod journal;
 pub mod limits;
 mod listing;
 pub mod metrics;
+pub mod network;
 pub mod node;
 pub mod outgoing;
 pub mod poller;

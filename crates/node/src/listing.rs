@@ -85,16 +85,25 @@ impl Listing {
                 }
                 body
             }
-            _ => {
+            Some(head) if self.is_of_another_format(head) => {
                 let reads = self.reads;
                 return Err(self.unfit(data, format!("it is of another format; this version reads {reads}")));
             }
+            _ => return Err(damaged("its first line is not one that a node writes")),
         };
         let entries: Option<Vec<T>> = body.lines().skip(1).map(entry).collect();
         match entries {
             Some(entries) => Ok(Some(Found { entries, older })),
             None => Err(damaged(&format!("a line is not {}", self.line))),
         }
+    }
+
+    /// Whether a first line is that of a version of which this one knows nothing.
+    fn is_of_another_format(&self, head: &str) -> bool {
+        let (name, _) = self.older.split_once("1:").unwrap_or_default();
+        let number = |head: &str| head.strip_prefix(name)?.split(':').next()?.parse::<u32>().ok();
+        let known = |found| self.heads.iter().chain([&self.older]).any(|known| number(known) == Some(found));
+        number(head).is_some_and(|found| !known(found))
     }
 
     /// Writes these lines, durably or not at all.

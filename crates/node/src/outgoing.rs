@@ -10,8 +10,9 @@ use rustc_hash::FxHashMap;
 /// Bytes that may wait for one peer before what waits. They are small: so many wait only where nothing leaves.
 const URGENT_BYTES: usize = 1 << 20;
 
-/// How long an answer to what has left may take, before that is sent again where much is sent.
+/// How long an answer to what has left may take at least, before that is sent again where much is sent; and at most.
 const GRACE: Span = Span::from_millis(300);
+const GRACE_MAX: Span = Span::from_secs(5);
 /// What waits no longer than this does not keep anybody from sending again: every peer takes in what is much a little later.
 const BRIEF: Span = Span::from_millis(30);
 
@@ -66,7 +67,11 @@ pub struct PeerQueue {
     /// Bytes that ever came into `frames`.
     taken: u64,
     senders: FxHashMap<ProcessId, Sender>,
-    /// How many had left at a time, and [`GRACE`] before that or earlier.
+    /// How long what has left may not be answered yet, ...
+    grace: Span,
+    /// ... which is how long it took to leave: how much had been taken when it was begun to measure that, and when that was.
+    measured: Option<(u64, Instant)>,
+    /// How many had left at a time, and so long before that or earlier.
     left: (Instant, u64),
     left_before: u64,
     random: Random,
@@ -92,20 +97,35 @@ impl PeerQueue {
         self.waiting = bytes;
         let left = self.taken - self.frames.len() as u64 - bytes as u64;
         self.since = if bytes > 0 { self.since.or(Some(now)) } else { None };
+        if let Some((_, begun)) = self.measured.take_if(|(mark, _)| *mark <= left) {
+            // Who needs so long to be told needs as long to answer, or to tell others: what is sent again for nothing would take as
+            // long once more.
+            self.grace = now.since(begun).clamp(GRACE, GRACE_MAX);
+            self.until = self.until.max(now + self.grace * 2);
+        }
+        if bytes > 0 {
+            self.measured.get_or_insert((self.taken, now));
+        }
         let slow = self.since.is_some_and(|since| now.since(since) >= BRIEF);
         if slow {
             if !std::mem::replace(&mut self.slow, true) {
                 let behind = self.senders.values_mut().filter(|sender| sender.sent > left);
                 behind.for_each(|sender| sender.last = sender.sent);
             }
-            self.until = now + GRACE * 2;
+            self.until = self.until.max(now + self.grace * 2);
         }
         self.slow = slow;
         self.waits = now < self.until;
-        if self.left.0 + GRACE <= now {
+        if self.left.0 + self.grace <= now {
             self.left_before = self.left.1;
             self.left = (now, left);
         }
+    }
+
+    /// The link is lost, and with it all that has left and may not have come: nothing holds a repeat up.
+    pub fn lose(&mut self) {
+        (self.waiting, self.since, self.slow, self.waits) = (0, None, false, false);
+        (self.until, self.grace, self.measured) = (Instant::ZERO, GRACE, None);
     }
 
     /// Whether a repeat of this process comes to nothing: something that it has sent waits, or did and may not have been answered
@@ -157,6 +177,8 @@ impl Outgoing {
             turn: 0,
             taken: 0,
             senders: FxHashMap::default(),
+            grace: GRACE,
+            measured: None,
             left: (Instant::ZERO, 0),
             left_before: 0,
             random,
@@ -353,8 +375,40 @@ mod tests {
             assert_eq!(turn(true, GRACE, 2), 0, "it does not leave");
         }
         assert_eq!(turn(false, BRIEF, 2), 0, "it may be answered yet");
-        turn(false, GRACE, 0);
-        assert_eq!(turn(false, GRACE, 2), 2, "all that a timer sends again");
+        turn(false, GRACE_MAX, 0);
+        assert_eq!(turn(false, GRACE_MAX, 2), 2, "all that a timer sends again");
+    }
+
+    #[test]
+    fn what_took_long_to_leave_is_given_as_long_to_be_answered_but_not_where_the_link_is_lost() {
+        let (mut outgoing, to) = to_one();
+        let start = Instant::ZERO + Span::from_secs(9);
+        let mut repeats = |tenths: u64, waits: bool, lost: bool| {
+            let peer = outgoing.peer(NodeId(1)).unwrap();
+            peer.frames.clear();
+            let waiting = if waits { peer.taken as usize } else { 0 };
+            if lost {
+                peer.lose();
+            }
+            peer.wait(waiting, start + Span::from_millis(tenths * 100));
+            outgoing.send(to, to, &7_u32, Urgency::Repeat);
+            !outgoing.peer(NodeId(1)).unwrap().frames.is_empty()
+        };
+        assert!(repeats(0, false, false), "nothing was said before");
+        for tenths in 1..30 {
+            repeats(tenths, true, false);
+        }
+        // Three seconds on its way.
+        for tenths in 30..60 {
+            assert!(!repeats(tenths, false, false), "{tenths}");
+        }
+        let passes = (60..100).find(|tenths| repeats(*tenths, false, false));
+        assert!(passes.is_some(), "it is said again in the end");
+        for tenths in 101..130 {
+            repeats(tenths, true, false);
+        }
+        assert!(!repeats(130, false, false));
+        assert!(repeats(131, false, true), "it never came");
     }
 
     #[test]

@@ -36,6 +36,9 @@ pub enum Administration {
     },
     /// Say which partition serves which keys: asked of the node's client process.
     Ranges,
+    /// Execute nothing more for clients of other nodes, since this one is about to stop: asked of the node's client process, which
+    /// answers once nothing is under way for them.
+    Retire,
 }
 
 /// Which of the keys that a partition holds.
@@ -65,13 +68,14 @@ impl Administration {
             Administration::MoveRange { .. } | Administration::Ranges => {
                 "its partitions are divided by places of the ring, and not by the order of keys"
             }
+            Administration::Retire => "its clients execute nothing for each other",
         };
         format!("protocol {protocol} cannot do this: {why}")
     }
 
     /// Whether a client process is asked, which speaks for all partitions; else each replica of this node.
     pub fn of_client(&self) -> bool {
-        matches!(self, Administration::MoveRange { .. } | Administration::Ranges)
+        matches!(self, Administration::MoveRange { .. } | Administration::Ranges | Administration::Retire)
     }
 }
 

@@ -69,21 +69,37 @@ pub struct Recommendation {
 /// # Panics
 /// If the demand does not have a number for each region.
 pub fn plan(deployment: &Deployment, keyspace: KeyspaceId, demand: &Demand) -> Result<Plan, ConfigErrors> {
-    let matrix = deployment.given_matrix()?;
+    plan_over(deployment, deployment.given_matrix()?, keyspace, demand)
+}
+
+/// The same over other distances between the regions of the deployment than its own: measured ones.
+///
+/// # Errors
+/// Domino quorums that the keyspace cannot have.
+///
+/// # Panics
+/// If the demand, or the matrix, does not have each region.
+pub fn plan_over(
+    deployment: &Deployment,
+    matrix: &Matrix,
+    keyspace: KeyspaceId,
+    demand: &Demand,
+) -> Result<Plan, ConfigErrors> {
+    assert_eq!(matrix.len(), deployment.regions().len(), "distances are given for each region");
     assert_eq!(demand.clients.len(), matrix.len(), "clients are given for each region");
     let keyspace = deployment.keyspace(keyspace);
     let replicas = servers(deployment, keyspace);
     let floors: Vec<Span> = matrix.regions().map(|region| floor(matrix, region, &replicas)).collect();
     let quorums = quorums(keyspace, replicas.len())?;
     let crashes = Quorums::faults(replicas.len());
-    let mut rows = rows(matrix, &replicas, quorums, keyspace, demand);
+    let mut rows = rows(matrix, &replicas, quorums, keyspace, demand, &Client::In);
     // A stable sort over whole nanoseconds: equals stay in the order of preference.
     rows.sort_by_key(|row| row.rank.unwrap_or_else(|| demand.total(&row.commits)));
     let best = best(&rows);
     let sequenced = best_of(&rows, Guarantee::Sequenced).filter(|row| row.rank < best.rank);
     let recommended = choose(matrix, &replicas, best, demand, reason(matrix, &rows, best, demand));
     let named = |regions: &[RegionId]| regions.iter().map(|region| matrix.name(*region).to_owned()).collect();
-    let better = better(deployment, &replicas, quorums, keyspace, demand, best.rank);
+    let better = better(deployment, matrix, &replicas, quorums, keyspace, demand, best.rank);
     let placement = better.map(|(replicas, rows)| {
         let found = self::best(&rows);
         let gain = best.mean(demand) - found.mean(demand);
@@ -92,7 +108,7 @@ pub fn plan(deployment: &Deployment, keyspace: KeyspaceId, demand: &Demand) -> R
     });
     Ok(Plan {
         keyspace: keyspace.name.clone(),
-        configured: configured(deployment, keyspace, &rows, demand, named(&replicas)),
+        configured: configured(deployment, matrix, keyspace, &rows, demand, named(&replicas)),
         replicas: named(&replicas),
         crashes,
         fast_crashes: fast_crashes_max(replicas.len(), crashes).unwrap_or(0),
@@ -129,7 +145,10 @@ pub fn servers(deployment: &Deployment, keyspace: &Keyspace) -> Vec<RegionId> {
 /// The replica of a keyspace that makes the best leader, sequencer or coordinator for its clients: the least mean over
 /// them of what its protocol's clients wait for because of it. The first of equals.
 pub fn leader(deployment: &Deployment, keyspace: &Keyspace) -> NodeId {
-    let matrix = deployment.matrix();
+    leader_over(deployment, deployment.matrix(), keyspace)
+}
+
+fn leader_over(deployment: &Deployment, matrix: &Matrix, keyspace: &Keyspace) -> NodeId {
     let region = |node: &NodeId| deployment.node(*node).region;
     let replicas = servers(deployment, keyspace);
     let demand = Demand::of(deployment);
@@ -160,8 +179,28 @@ impl Demand {
     }
 }
 
+/// What each protocol reaches with each choice of leader where the replicas stand in these regions, and the clients of each
+/// region where `at` says: in an order in which of equals the first is preferred. Parameters are those of the keyspace.
+///
+/// # Errors
+/// Domino quorums that the keyspace cannot have.
+///
+/// # Panics
+/// If there is no replica, or the demand does not have a number for each region of the matrix.
+pub fn forecasts(
+    matrix: &Matrix,
+    replicas: &[RegionId],
+    keyspace: &Keyspace,
+    demand: &Demand,
+    at: &dyn Fn(RegionId) -> Client,
+) -> Result<Vec<Forecast>, ConfigErrors> {
+    assert_eq!(demand.clients.len(), matrix.len(), "clients are given for each region");
+    let rows = rows(matrix, replicas, quorums(keyspace, replicas.len())?, keyspace, demand, at);
+    Ok(rows.iter().map(|row| row.forecast(matrix, demand)).collect())
+}
+
 /// The quorums of Domino: what the keyspace says where it is one of Domino, else those that follow from its replicas.
-fn quorums(keyspace: &Keyspace, replicas: usize) -> Result<FastQuorums, ConfigErrors> {
+pub(crate) fn quorums(keyspace: &Keyspace, replicas: usize) -> Result<FastQuorums, ConfigErrors> {
     if keyspace.protocol != "domino" {
         return Ok(FastQuorums::of(replicas));
     }
@@ -202,17 +241,17 @@ fn choose(
 
 fn configured(
     deployment: &Deployment,
+    matrix: &Matrix,
     keyspace: &Keyspace,
     rows: &[Row],
     demand: &Demand,
     replicas: Vec<String>,
 ) -> Recommendation {
     let led = rows.iter().any(|row| row.protocol == keyspace.protocol && row.leader.is_some());
-    let chosen = keyspace.leader.or_else(|| led.then(|| leader(deployment, keyspace)));
+    let chosen = keyspace.leader.or_else(|| led.then(|| leader_over(deployment, matrix, keyspace)));
     let region = |id: NodeId| deployment.node(id).region;
     let named = chosen.map(|id| deployment.region(region(id)).name.clone());
-    // Domino's answers have a row each.
-    let reply = format!("reply = {}", keyspace.parameters.read().text("reply", "execute"));
+    let reply = reply(keyspace);
     let mean = |leader: Option<RegionId>| {
         let same = |row: &&Row| {
             row.rank.is_some()
@@ -240,6 +279,11 @@ fn configured(
         mean_ms: chosen.map_or_else(|| mean(None), in_turn),
         reason,
     }
+}
+
+/// The case of Domino's rows that a keyspace of Domino is in: its answers have a row each.
+pub(crate) fn reply(keyspace: &Keyspace) -> String {
+    format!("reply = {}", keyspace.parameters.read().text("reply", "execute"))
 }
 
 /// Why this row: what it is ahead of, and where it would not be.

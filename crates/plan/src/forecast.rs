@@ -56,6 +56,9 @@ pub struct Forecast {
     /// The mean over the clients, and over the commands that interfere and those that do not where the protocol tells them
     /// apart: what choices are ranked by.
     pub mean_ms: f64,
+    /// Whether choices are ranked by it; else it is only shown, since what its case says is not to be relied on.
+    #[serde(skip)]
+    pub ranked: bool,
 }
 
 /// What clients of one region wait.
@@ -103,22 +106,25 @@ impl Row {
             guarantee: self.guarantee,
             regions: self.commits.iter().enumerate().map(region).collect(),
             mean_ms: self.mean(demand),
+            ranked: self.rank.is_some(),
         }
     }
 }
 
 /// Every row of a placement, in a fixed order: of equal means the first is preferred, so what depends on least comes
-/// first. `quorums` are those of Domino; what else a protocol is told is read from the keyspace.
+/// first. `quorums` are those of Domino; what else a protocol is told is read from the keyspace. `at` says where the clients
+/// of a region stand.
 pub(crate) fn rows(
     matrix: &Matrix,
     replicas: &[RegionId],
     quorums: FastQuorums,
     keyspace: &Keyspace,
     demand: &Demand,
+    at: &dyn Fn(RegionId) -> Client,
 ) -> Vec<Row> {
     let group = Group::from(replicas);
     let each = |commit: &dyn Fn(Client) -> Span| -> Vec<Span> {
-        matrix.regions().map(|region| commit(Client::In(region))).collect()
+        matrix.regions().map(|region| commit(at(region))).collect()
     };
     let row = |protocol, leader, case, commits: Vec<Span>| Row {
         protocol,
@@ -188,20 +194,26 @@ pub(crate) fn rows(
     // Its figures are those of a client alone, so it is shown and not ranked. The coordinator does not matter then.
     let alone = each(&|client| fastpaxos::commit(matrix, client, leaders[0], group));
     rows.push(row("fastpaxos", None, Some("no collision"), alone));
-    rows.extend(domino_rows(matrix, group.with(quorums), demand));
+    rows.extend(domino_rows(matrix, group.with(quorums), demand, at));
     rows
 }
 
 /// Domino's answers: that a command has its place, and its result.
-fn domino_rows(matrix: &Matrix, group: Group<'_>, demand: &Demand) -> [Row; 2] {
-    let choices: Vec<Choice> = matrix.regions().map(|region| domino::choose(matrix, region, group)).collect();
+fn domino_rows(
+    matrix: &Matrix,
+    group: Group<'_>,
+    demand: &Demand,
+    at: &dyn Fn(RegionId) -> Client,
+) -> [Row; 2] {
+    let choice = |region| domino::choose(matrix, at(region), group);
+    let choices: Vec<Choice> = matrix.regions().map(choice).collect();
     let via = |choice: &Choice| match choice {
         Choice::Fast(_) => Some("DFP".to_owned()),
         Choice::Leader(region, _) => Some(format!("DM {}", matrix.name(*region))),
     };
     let via: Vec<Option<String>> = choices.iter().map(via).collect();
     let commits: Vec<Span> = choices.iter().map(|choice| choice.commit()).collect();
-    let execute = |region| domino::execute(matrix, region, group, domino::EXTRA_DELAY, domino::HEARTBEAT);
+    let execute = |region| domino::execute(matrix, at(region), group, domino::EXTRA_DELAY, domino::HEARTBEAT);
     let results: Vec<Span> = matrix.regions().map(execute).collect();
     let row = |case, guarantee, commits: Vec<Span>| Row {
         protocol: "domino",

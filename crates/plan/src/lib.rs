@@ -9,6 +9,7 @@
 //! - [`decision`]: how many processes fast decisions need;
 //! - [`plan`]: all of it for one keyspace of a deployment and its clients, and the protocol, leader and placement to
 //!   choose; [`leader`]: only the leader; [`servers`]: where those stand that serve it;
+//! - [`plan_over`], [`expected`]: the same over measured distances, and what clients of a keyspace should wait as it runs;
 //! - [`carousel`], [`tapir`], [`twopc`]: what a transaction over several [`Partitions`] needs; [`plan_transactions`]: the
 //!   same for the mixes of workloads and one keyspace of a deployment.
 
@@ -32,6 +33,7 @@ pub mod multipaxos;
 mod oracle;
 mod partitions;
 mod placement;
+mod running;
 pub mod sdpaxos;
 mod table;
 pub mod tapir;
@@ -40,10 +42,13 @@ mod tests;
 mod transactions;
 pub mod twopc;
 
-pub use advice::{Plan, Recommendation, leader, plan, servers};
+pub use advice::{Plan, Recommendation, forecasts, leader, plan, plan_over, servers};
 pub use client::Client;
 pub use floor::{floor, nearest_majority};
 pub use forecast::{Demand, Forecast, RegionForecast};
 pub use group::Group;
 pub use partitions::{Footprint, Partitions};
-pub use transactions::{Quantiles, TransactionForecast, TransactionPlan, plan_transactions};
+pub use running::{Standing, expected};
+pub use transactions::{
+    Quantiles, TransactionForecast, TransactionPlan, plan_transactions, plan_transactions_over,
+};

@@ -1,11 +1,11 @@
 //! Where as many replicas would better stand.
 
 use isochrone_core::deployment::Keyspace;
-use isochrone_core::{Deployment, FastQuorums, RegionId};
+use isochrone_core::{Deployment, FastQuorums, Matrix, RegionId};
 
-use crate::Demand;
 use crate::advice::best;
 use crate::forecast::{Row, rows};
+use crate::{Client, Demand};
 
 /// More placements than this are not all tried; the search then changes one replica at a time.
 const ALL_MAX: u128 = 2_000;
@@ -14,19 +14,19 @@ const ALL_MAX: u128 = 2_000;
 /// rows. One replica in each of as many regions that have nodes; none where the deployment has too few such regions.
 pub(crate) fn better(
     deployment: &Deployment,
+    matrix: &Matrix,
     replicas: &[RegionId],
     quorums: FastQuorums,
     keyspace: &Keyspace,
     demand: &Demand,
     now: Option<u128>,
 ) -> Option<(Vec<RegionId>, Vec<Row>)> {
-    let matrix = deployment.matrix();
     let sites: Vec<RegionId> =
         matrix.regions().filter(|region| deployment.nodes_in(*region).next().is_some()).collect();
     if sites.len() < replicas.len() {
         return None;
     }
-    let rows = |placement: &[RegionId]| rows(matrix, placement, quorums, keyspace, demand);
+    let rows = |placement: &[RegionId]| rows(matrix, placement, quorums, keyspace, demand, &Client::In);
     let rank = |placement: &[RegionId]| best(&rows(placement)).rank.unwrap_or(u128::MAX);
     let found = if combinations(sites.len(), replicas.len()) <= ALL_MAX {
         all(&sites, replicas.len()).into_iter().min_by_key(|placement| rank(placement))?

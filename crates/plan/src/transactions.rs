@@ -274,7 +274,20 @@ pub fn plan_transactions(
     keyspace: KeyspaceId,
     demand: &Demand,
 ) -> Result<TransactionPlan, ConfigErrors> {
-    let matrix = deployment.given_matrix()?;
+    Ok(plan_transactions_over(deployment, deployment.given_matrix()?, keyspace, demand))
+}
+
+/// The same over other distances between the regions of the deployment than its own: measured ones.
+///
+/// # Panics
+/// If the demand, or the matrix, does not have each region.
+pub fn plan_transactions_over(
+    deployment: &Deployment,
+    matrix: &Matrix,
+    keyspace: KeyspaceId,
+    demand: &Demand,
+) -> TransactionPlan {
+    assert_eq!(matrix.len(), deployment.regions().len(), "distances are given for each region");
     assert_eq!(demand.clients.len(), matrix.len(), "clients are given for each region");
     let keyspace = deployment.keyspace(keyspace);
     let regions = |group: Vec<_>| group.into_iter().map(|node| deployment.node(node).region).collect();
@@ -295,13 +308,30 @@ pub fn plan_transactions(
         }
     }
     let name = |region: &RegionId| matrix.name(*region).to_owned();
-    Ok(TransactionPlan {
+    TransactionPlan {
         keyspace: keyspace.name.clone(),
         configured: keyspace.protocol.clone(),
         partitions: groups.iter().map(|group| group.iter().map(name).collect()).collect(),
         exact: groups.len() <= EXACT_MAX,
         forecasts,
-    })
+    }
+}
+
+/// What a transaction takes that writes one key and reads none, as `SET` does: for each partition, by region of the client.
+/// Each group has its leader first. `None` where the keyspace is of no protocol of transactions.
+pub(crate) fn writes(
+    matrix: &Matrix,
+    keyspace: &Keyspace,
+    groups: &[Vec<RegionId>],
+) -> Option<Vec<Vec<Span>>> {
+    let protocol = keyspace.protocol.as_str();
+    let (_, form) = FORMS.iter().find(|(name, _)| *name == protocol)?;
+    let (partitions, tuned) = (Partitions::new(groups), Tuned::of(protocol, keyspace));
+    let written = |partition: usize| -> Vec<Span> {
+        let of = Footprint { reads: &[], participants: &[partition] };
+        matrix.regions().map(|client| form(matrix, client, partitions, of, tuned, false)).collect()
+    };
+    Some((0..groups.len()).map(written).collect())
 }
 
 impl fmt::Display for TransactionPlan {

@@ -16,7 +16,7 @@ use isochrone_workload::trial::Bridge;
 use std::any::Any;
 
 /// Why nobody knows the outcome of a command; whoever tells a client says what that means.
-pub(crate) const UNKNOWN: &str = "no answer in time";
+pub(crate) const UNKNOWN: &str = "no answer in time; whoever was asked may have gone";
 
 /// By trials.
 pub(crate) fn bridge<F: Family>() -> Bridge<Replicated<Store, F>> {
@@ -151,6 +151,7 @@ fn request(what: &Administration) -> Option<Box<dyn Any + Send>> {
             return Some(Box::new(Request::<Command>::Move { stretch, from, to }));
         }
         Administration::Ranges => return Some(Box::new(Request::<Command>::Survey)),
+        Administration::Retire => return None,
     };
     Some(Box::new(change))
 }

@@ -160,6 +160,7 @@ fn administer<F: Family>(what: &Administration) -> Option<Box<dyn Any + Send>> {
             return Some(Box::new(Ask::Transaction(Request::Move { reach, from, to })));
         }
         Administration::Ranges => return Some(Box::new(Ask::Transaction(Request::Survey))),
+        Administration::Retire => return Some(Box::new(Ask::Retire)),
         Administration::AddReplica(node) => Change::Add(*node),
         Administration::RemoveReplica(node) => Change::Remove(*node),
     };

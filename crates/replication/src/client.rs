@@ -53,6 +53,8 @@ pub struct Client<C, R, M, P> {
     home: Option<(Instant, Span)>,
     /// When the target last answered anything, or was first asked.
     answered: Instant,
+    /// When it was first asked.
+    turned: Instant,
     /// The number of the next command.
     next: u64,
     outstanding: Series<Asked<C>>,
@@ -260,6 +262,8 @@ impl<C: Wire, R: Wire, M: Wire, P: Tuning> Client<C, R, M, P> {
         let now = effects.now();
         if self.led {
             self.turn_to(from, now);
+        } else if from != self.target && self.asks_around(now) {
+            self.turn_over(from, now);
         }
         if self.target == from {
             self.answered = now;
@@ -317,7 +321,7 @@ impl<C: Wire, R: Wire, M: Wire, P: Tuning> Client<C, R, M, P> {
         let now = effects.now();
         match leader {
             // One that has led says so unasked: no news where it is not asked any more.
-            Some(_) if sequences.is_empty() && from != self.target => {}
+            Some(_) if sequences.is_empty() && from != self.target && !self.asks_around(now) => {}
             Some(leader) if leader != from => {
                 self.turn_to(leader, now);
                 for sequence in sequences {
@@ -368,17 +372,12 @@ impl<C: Wire, R: Wire, M: Wire, P: Tuning> Client<C, R, M, P> {
             parked || self.outstanding.iter().any(|(_, asked)| asked.due <= now) || self.changes.is_due(now);
         let target = self.target;
         let silence = now.since(self.answered);
-        // Where nobody leads, one that gets on with nothing may say so for long.
-        let oldest = self.outstanding.first().map(|(_, asked)| asked.at);
-        let trusts = |oldest: Instant| self.led || now.since(oldest) < self.service.limit / 2;
-        if due && silence >= self.service.retry {
+        if self.asks_around(now) {
+            self.replicas.iter().for_each(|replica| self.question(*replica, effects));
+        } else if due && silence >= self.service.retry {
             self.turn_away(now);
-        } else if oldest.is_some_and(trusts) && silence >= self.service.retry / 2 {
-            // Its answer may wait behind others, or what it was asked may be on its way still: who takes commands says so.
-            let (client, below, asks) = (self.me, self.below(), Vec::new());
-            let (under, forwarded, said) = (None, false, Said::Freely);
-            let question = Message::Requests { client, below, under, asks, forwarded, said };
-            effects.urgently(|effects| effects.send(self.target, question));
+        } else if self.trusts(now) && silence >= self.service.retry / 2 {
+            self.question(self.target, effects);
         }
         if parked {
             self.saying.begin();
@@ -409,13 +408,39 @@ impl<C: Wire, R: Wire, M: Wire, P: Tuning> Client<C, R, M, P> {
         }
     }
 
+    /// Its answer may wait behind others, or what it was asked may be on its way still: who takes commands says so.
+    fn question(&self, replica: ProcessId, effects: &mut Effects<Self>) {
+        let (client, below, asks) = (self.me, self.below(), Vec::new());
+        let (under, forwarded, said) = (None, false, Said::Freely);
+        let question = Message::Requests { client, below, under, asks, forwarded, said };
+        effects.urgently(|effects| effects.send(replica, question));
+    }
+
+    /// Whether a target that answers is asked on. Where nobody leads, one that gets on with nothing may answer for long; but much may
+    /// be long on its way, and would be as long once more by way of another.
+    fn trusts(&self, now: Instant) -> bool {
+        let gets_on = |at: Instant| now.since(at.max(self.turned)) < self.service.limit / 2;
+        let oldest = self.outstanding.first();
+        oldest.is_some_and(|(_, asked)| self.led || self.saying.is_much() || gets_on(asked.at))
+    }
+
+    /// Whether the target is silent and was told much: whoever answers first is turned to, and nobody is told as much before.
+    fn asks_around(&self, now: Instant) -> bool {
+        self.saying.is_much() && now.since(self.answered) >= self.service.retry
+    }
+
     /// The target is silent: the next replica may know more.
     fn turn_away(&mut self, now: Instant) {
         let at = self.replicas.iter().position(|replica| *replica == self.target);
         let next = at.map_or(0, |at| (at + 1) % self.replicas.len());
-        self.turn_to(self.replicas[next], now);
+        self.turn_over(self.replicas[next], now);
+    }
+
+    /// This one is asked in the place of a silent one.
+    fn turn_over(&mut self, replica: ProcessId, now: Instant) {
+        self.turn_to(replica, now);
         self.answered = now;
-        if !self.led && next != 0 {
+        if !self.led && replica != self.replicas[0] {
             // Each try of a nearest replica that stays silent costs a wait, so they become rare.
             let pause = self.home.map_or(self.service.retry, |(_, pause)| (pause * 2).min(HOME_MAX));
             self.home = Some((now + pause, pause));
@@ -425,7 +450,7 @@ impl<C: Wire, R: Wire, M: Wire, P: Tuning> Client<C, R, M, P> {
     /// Another is asked from now on: for everything that is outstanding first, in order.
     fn turn_to(&mut self, process: ProcessId, now: Instant) {
         if self.target != process {
-            (self.target, self.answered) = (process, now);
+            (self.target, self.answered, self.turned) = (process, now, now);
             self.saying.begin();
             self.say_anew();
         }
@@ -519,6 +544,7 @@ impl<C: Wire, R: Wire, M: Wire, P: Tuning> Process for Client<C, R, M, P> {
             target: setup.leader.unwrap_or(setup.replicas[0]),
             home: None,
             answered: Instant::ZERO,
+            turned: Instant::ZERO,
             next: 1,
             outstanding: Series::default(),
             tickets: Series::default(),
@@ -606,7 +632,7 @@ mod tests {
     use super::*;
     use crate::multipaxos;
     use crate::order::Reign;
-    use isochrone_core::{Effect, NodeId, Outbox, Random, Stamp};
+    use isochrone_core::{Effect, NodeId, Outbox, Random, Stamp, Urgency};
 
     type Asking = Client<u64, u64, u64, multipaxos::Parameters>;
 
@@ -618,6 +644,13 @@ mod tests {
 
     /// The client on node 0 of the replicas on these, of which one may lead.
     fn client_of(replicas: &[u16], leader: Option<u16>) -> Asking {
+        open_client(replicas, leader)
+    }
+
+    fn open_client<C: Wire>(
+        replicas: &[u16],
+        leader: Option<u16>,
+    ) -> Client<C, u64, u64, multipaxos::Parameters> {
         let setup = Setup {
             replicas: replicas.iter().map(|node| process(*node)).collect(),
             members: Arc::from([]),
@@ -626,7 +659,7 @@ mod tests {
             service: Service::for_rtt(RTT),
             parameters: multipaxos::Parameters::for_rtt(RTT),
         };
-        Asking::open(Identity { process: process(0), incarnation: 1 }, &setup)
+        Client::open(Identity { process: process(0), incarnation: 1 }, &setup)
     }
 
     /// A read was asked for twice: one replica read a value, another one found that the read has an effect (seed
@@ -741,6 +774,95 @@ mod tests {
             let said = asked(&mut |client, effects| client.receive(process(from), redirect(), effects));
             assert_eq!(said, expected, "{from} of {leader}");
         }
+    }
+
+    type Large = Client<Vec<u8>, u64, u64, multipaxos::Parameters>;
+
+    /// A client of three replicas that has a command of so many bytes.
+    struct Waiting {
+        client: Large,
+        outbox: Outbox<Large>,
+        now: Instant,
+    }
+
+    impl Waiting {
+        fn new(leader: Option<u16>, bytes: usize) -> Waiting {
+            let outbox = Outbox::new(process(0), Random::seeded(1));
+            let client = open_client(&[1, 2, 3], leader);
+            let mut waiting = Waiting { client, outbox, now: Instant::from_nanos(1) };
+            let request = Request::Command(vec![7; bytes]);
+            waiting.act(|client, effects| client.request(Ticket(1), request, effects));
+            waiting
+        }
+
+        /// Who is asked because of this, and for how many commands. Repeats are left out, as where what they repeat is on its way.
+        fn act(&mut self, input: impl FnOnce(&mut Large, &mut Effects<Large>)) -> Vec<(u16, usize)> {
+            let effects = self.outbox.input(self.now, Stamp::ZERO);
+            input(&mut self.client, effects);
+            self.client.settle(effects);
+            self.client.check();
+            let asked = self.outbox.drain().filter_map(|effect| match effect {
+                Effect::Send { urgency: Urgency::Repeat, .. } => None,
+                Effect::Send { to, message: Message::Requests { asks, .. }, .. } => {
+                    Some((to.node.0, asks.len()))
+                }
+                _ => None,
+            });
+            asked.collect()
+        }
+
+        /// This one says that it takes commands.
+        fn hear(&mut self, from: u16) -> Vec<(u16, usize)> {
+            let (incarnation, reign, answers) = (1, Reign::default(), Vec::new());
+            let replies = Message::Replies { incarnation, reign, spans: None, answers };
+            self.act(|client, effects| client.receive(process(from), replies, effects))
+        }
+
+        /// Who is asked for how many commands in so many sweeps, where these answer when they are asked whether they take any.
+        fn sweep(&mut self, sweeps: u64, answer: &[u16]) -> Vec<(u16, usize)> {
+            let mut all = Vec::new();
+            for _ in 0..sweeps {
+                self.now = self.now + self.client.service.retry / SWEEPS;
+                let asked = self.act(|client, effects| client.expire(Timer::Sweep, effects));
+                for from in answer {
+                    if asked.contains(&(*from, 0)) {
+                        all.extend(self.hear(*from));
+                    }
+                }
+                all.extend(asked);
+            }
+            all
+        }
+    }
+
+    /// Over a line that is full a question takes longer than a client waits. Nothing large is said twice for that: all are
+    /// asked first, and those who take no commands ask the one who does.
+    #[test]
+    fn who_was_told_much_and_is_silent_is_not_turned_away_from_before_another_answers() {
+        for leader in [Some(1), None] {
+            let mut waiting = Waiting::new(leader, 1 << 20);
+            let asked = waiting.sweep(6 * SWEEPS, &[]);
+            assert!(asked.iter().all(|(_, commands)| *commands == 0), "{asked:?}");
+            assert!((1..=3).all(|replica| asked.contains(&(replica, 0))), "{asked:?}");
+            assert_eq!(waiting.hear(1), [], "it lives");
+            waiting.sweep(2 * SWEEPS, &[]);
+            assert_eq!(waiting.hear(3), [(3, 1)], "it is turned to");
+        }
+        let mut little = Waiting::new(None, 100);
+        assert!(little.sweep(6 * SWEEPS, &[]).contains(&(2, 1)), "what is small is said at once");
+    }
+
+    /// Where nobody leads, who takes long to carry what it was told lives as well.
+    #[test]
+    fn who_was_told_much_and_answers_is_asked_on_although_it_gets_on_with_nothing() {
+        let Service { limit, retry, .. } = Service::for_rtt(RTT);
+        let sweeps = SWEEPS * (limit.as_nanos() / retry.as_nanos() - 1);
+        let asked = Waiting::new(None, 1 << 20).sweep(sweeps, &[1, 2, 3]);
+        assert!(!asked.is_empty() && asked.iter().all(|asked| *asked == (1, 0)), "{asked:?}");
+        let asked = Waiting::new(None, 100).sweep(sweeps, &[1, 2, 3]);
+        let told = asked.iter().filter(|(_, commands)| *commands > 0).count();
+        assert!(asked.contains(&(2, 1)), "another may get on");
+        assert!(told < 4, "and is given time: {told}");
     }
 
     #[test]

@@ -119,6 +119,11 @@ impl Saying {
         }
     }
 
+    /// Whether so much was said in this turn and is not answered that it may be long on its way, and would be once more elsewhere.
+    pub(crate) fn is_much(&self) -> bool {
+        self.under_way > WINDOWS.0
+    }
+
     /// The place of the next message.
     pub(crate) fn next(&mut self) -> Said {
         let said = Said::Next { turn: self.turn, number: self.said };

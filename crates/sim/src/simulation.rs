@@ -265,7 +265,7 @@ impl<F: Protocol> Simulation<F> {
         }
     }
 
-    /// Runs on for this long.
+    /// Runs on for this long. What was answered by then has been handed to the driver.
     pub fn run_for(&mut self, span: Span, driver: &mut dyn Driver<F>) {
         self.boot();
         let until = self.world.now.saturating_add(span.as_nanos());
@@ -274,6 +274,7 @@ impl<F: Protocol> Simulation<F> {
         }
         self.world.now = until.max(self.world.now);
         self.world.at = self.world.now;
+        self.deliver(driver);
     }
 
     /// Runs until nothing is under way but timers.

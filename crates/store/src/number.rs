@@ -1,7 +1,7 @@
 //! Numbers in strings, as Redis reads and writes them.
 
 use isochrone_core::Blob;
-use isochrone_core::command::{Refusal, Score, plain};
+use isochrone_core::command::{Refusal, Score};
 
 /// Reads a 64-bit decimal integer in its one canonical form: no plus, no blanks, no leading zeros.
 pub(crate) fn integer(text: &[u8]) -> Option<i64> {
@@ -47,8 +47,9 @@ pub(crate) fn text(number: i64) -> Blob {
 
 /// The sum of a number in text (`None`: zero) and an amount, as text.
 ///
-/// Redis adds in 80 bits, so that 0.1 and 0.2 make 0.3. Here what has at most 17 decimals, as nearly all
-/// numbers do, is added exactly; the rest in 64 bits.
+/// Redis adds in 80 bits, so that 0.1 and 0.2 make 0.3, and keeps 17 decimals. Here numbers of at most 19 digits before the
+/// point are added as decimals of 17 places, so that a small amount leaves all digits of the other one; larger ones in 64
+/// bits.
 ///
 /// # Errors
 /// `refusal` where the text is no number; a sum that is not finite.
@@ -61,40 +62,34 @@ pub(crate) fn add_float(text: Option<&[u8]>, by: Score, refusal: Refusal) -> Res
     if !sum.is_finite() {
         return Err(Refusal::NanOrInfinity);
     }
-    let exact = (|| {
-        let held = match text {
-            Some(text) => fixed(std::str::from_utf8(text).ok()?)?,
-            None => 0,
-        };
+    // What is written with an exponent or in hexadecimal is the decimal of the double that it names.
+    let written = text.and_then(|text| fixed(std::str::from_utf8(text).ok()?));
+    let decimals = (|| {
+        let held = written.or_else(|| fixed(&held.get().to_string()))?;
         held.checked_add(fixed(&by.get().to_string())?)
     })();
-    Ok(Blob::from(match exact {
-        Some(sum) => unfixed(sum),
-        None => match sum.to_string() {
-            text if text.split_once('.').is_some_and(|(_, decimals)| decimals.len() > DECIMALS) => plain(sum),
-            text => text,
-        },
-    }))
+    Ok(Blob::from(decimals.map_or_else(|| sum.to_string(), unfixed)))
 }
 
 const DECIMALS: usize = 17;
 const ONE: i128 = 10i128.pow(DECIMALS as u32);
 
-/// A decimal number without exponent, times 10^17; `None` where that is not exact or too large.
+/// A decimal number without exponent, times 10^17 and rounded; `None` where it is written otherwise or too large.
 fn fixed(text: &str) -> Option<i128> {
     let (negative, text) = match text.strip_prefix('-') {
         Some(text) => (true, text),
         None => (false, text.strip_prefix('+').unwrap_or(text)),
     };
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
-    let fraction = fraction.trim_end_matches('0');
     let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
-    if whole.len() > 19 || fraction.len() > DECIMALS || !digits(whole) || !digits(fraction) {
+    if whole.len() > 19 || !digits(whole) || !digits(fraction) {
         return None;
     }
     let whole: i128 = if whole.is_empty() { 0 } else { whole.parse().ok()? };
-    let fraction: i128 = format!("{fraction:0<DECIMALS$}").parse().ok()?;
-    let sum = whole * ONE + fraction;
+    let (kept, rest) = fraction.split_at(fraction.len().min(DECIMALS));
+    let up = rest.bytes().next().is_some_and(|digit| digit >= b'5');
+    let fraction: i128 = format!("{kept:0<DECIMALS$}").parse().ok()?;
+    let sum = whole * ONE + fraction + i128::from(up);
     Some(if negative { -sum } else { sum })
 }
 
@@ -139,6 +134,16 @@ mod tests {
         assert_eq!(add("-0.5", 0.25).unwrap(), "-0.25");
         assert_eq!(add("1e30", 1.0).unwrap(), "1000000000000000000000000000000");
         assert_eq!(add("-0X1.8p1", 0.5).unwrap(), "-2.5");
+        assert_eq!(add("123456789012345678", 0.1).unwrap(), "123456789012345678.1");
+        assert_eq!(add("1e17", 0.5).unwrap(), "100000000000000000.5");
+        assert_eq!(add("1e-18", 3e-17).unwrap(), "0.00000000000000003");
+        // What was added before stays, however little is added then.
+        assert_eq!(add("1.00000000000000001", 1e-18).unwrap(), "1.00000000000000001");
+        assert_eq!(add("1.00000000000000001", -6e-18).unwrap(), "1");
+        assert_eq!(add("-0.123456789012345675", 0.0).unwrap(), "-0.12345678901234568");
+        assert_eq!(add("0.999999999999999999", 0.0).unwrap(), "1");
+        assert_eq!(add("1e19", 0.5).unwrap(), "10000000000000000000");
+        assert_eq!(add("1e400", 1.0), Err(Refusal::NanOrInfinity));
         assert_eq!(add("abc", 1.0), Err(Refusal::NotFloat));
         assert_eq!(add("0x", 1.0), Err(Refusal::NotFloat));
         assert_eq!(add("1e308", 1.7e308), Err(Refusal::NanOrInfinity));

@@ -40,7 +40,7 @@ pub enum Request {
     },
     /// Moves the keys of a stretch that one partition holds to another, while they are used. Answered by
     /// [`Outcome::Moved`] or [`Outcome::Refused`]; where it was given up half way, both hold some of the keys, all are
-    /// served, and asking again goes on.
+    /// served, and asking again goes on at once, some client by itself after a while.
     Move {
         /// Which places; all where nothing is said.
         reach: Option<Reach>,

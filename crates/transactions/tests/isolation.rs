@@ -1,11 +1,11 @@
 //! A group without a majority stalls the transactions that touch it, and no others (`specs/carousel.md` 9.3, F15).
 
-use crate::latency::{Alone, PLACEMENT_A, apart, unit};
+use crate::latency::{Alone, PLACEMENT_A, apart, key, unit};
 use crate::script::Play;
-use isochrone_core::{Blob, NodeId, Span, Ticket};
+use isochrone_core::{Blob, NodeId, PartitionId, Span, Ticket};
 use isochrone_replication::Change;
 use isochrone_transactions::carousel::{Basic, Fast};
-use isochrone_transactions::{Family, Outcome, twopc};
+use isochrone_transactions::{Family, Outcome, Refusal, Request, carousel, tapir, twopc};
 use std::slice::from_ref;
 
 /// Writes a key, and waits for a second.
@@ -86,4 +86,157 @@ fn a_coordinator_that_only_this_client_does_not_reach_is_passed_over() {
     reaches_others::<Basic>();
     reaches_others::<Fast>();
     reaches_others::<twopc::Family>();
+}
+
+/// Three groups on nine nodes; nobody but the first client is beside the leader of the first. It has asked for a commit of a key
+/// of each of the two others, so long ago; then two nodes fail.
+struct Doubt<F: Family> {
+    play: Play<F>,
+    keys: [Blob; 2],
+    ticket: Ticket,
+    dead: [u16; 2],
+    what: String,
+}
+
+impl<F: Family> Doubt<F> {
+    fn new(
+        (tune, movable): (fn(&mut F::Parameters), bool),
+        (late, kill, dead): (u64, bool, [u16; 2]),
+    ) -> Doubt<F> {
+        let alone = Alone::<F>::new(unit(9, Span::from_millis(20)), &[[0, 1, 2], [3, 4, 5], [6, 7, 8]]);
+        let mut play = Play::new(&Alone { tune, movable, ..alone });
+        commits(&mut play, 3, &Blob::from("1:before"));
+        let keys = [key(1), key(2)];
+        let (txn, _) = play.begin(0, &keys, &keys);
+        let ticket = play.commit(0, txn, &[(&keys[0], "a"), (&keys[1], "a")]);
+        play.run(Span::from_millis(late));
+        if kill {
+            play.cluster.kill(play.client(0));
+        }
+        dead.iter().for_each(|node| play.cluster.crash(NodeId(*node)));
+        let what = format!("{}: {dead:?} fail {late} ms behind the question", F::NAME);
+        Doubt { play, keys, ticket, dead, what }
+    }
+
+    fn back(&mut self) {
+        self.dead.iter().for_each(|node| self.play.cluster.restart(NodeId(*node)));
+    }
+
+    /// It has one end, which is what its client was told if it was told any, and nothing is left of it. Whether it has committed.
+    fn has_one_end(&mut self, told: Option<&Outcome>) -> bool {
+        let Doubt { play, keys, what, .. } = self;
+        let keys: &[Blob; 2] = keys;
+        let values = play.values(3, keys);
+        let both = |text: &str| [Some(text.to_owned()), Some(text.to_owned())];
+        let (all, nothing) = (values == both("a"), values == [None, None]);
+        let right = match told {
+            Some(Outcome::Committed { .. }) => all,
+            Some(Outcome::Aborted(_)) => nothing,
+            Some(Outcome::Unknown) | None => all || nothing,
+            Some(_) => false,
+        };
+        assert!(right, "{what}: {told:?}, and there is {values:?}");
+        let (txn, _) = play.begin(6, keys, keys);
+        let ticket = play.commit(6, txn, &[(&keys[0], "b"), (&keys[1], "b")]);
+        let outcome = play.wait(ticket);
+        assert!(matches!(outcome, Outcome::Committed { .. }), "{what}: it is in the way: {outcome:?}");
+        play.run(Span::from_secs(10));
+        assert_eq!(play.values(3, keys), both("b"), "{what}: it has ended twice");
+        assert_eq!(play.values(6, &[Blob::from("1:before")]), [Some("v".to_owned())], "{what}");
+        all
+    }
+}
+
+/// The group that coordinates loses its majority at some moment of a commit: nobody else waits, and once it is back, what
+/// it had left open has one end.
+fn ends_once<F: Family>(tune: fn(&mut F::Parameters)) {
+    let (mut committed, mut unknown) = (0, 0);
+    for late in [0, 12, 25, 45, 65, 90] {
+        let mut doubt = Doubt::<F>::new((tune, false), (late, false, [1, 2]));
+        let Doubt { play, ticket, .. } = &mut doubt;
+        play.run(Span::from_secs(5));
+        // By this one its client learns that nobody coordinates there, at the latest.
+        write(play, 0, &Blob::from("1:first"));
+        for client in [0, 3, 6] {
+            for partition in [1, 2] {
+                commits(play, client, &Blob::from(format!("{partition}:{client}")));
+            }
+        }
+        let told = play.wait(*ticket);
+        doubt.back();
+        doubt.play.run(Span::from_secs(15));
+        doubt.has_one_end(Some(&told));
+        committed += usize::from(matches!(told, Outcome::Committed { .. }));
+        unknown += usize::from(told == Outcome::Unknown);
+    }
+    assert!(committed > 0 && unknown > 0, "{}: {committed} committed, {unknown} unknown", F::NAME);
+}
+
+/// Shorter than by default, so that nobody waits for long for what has no end.
+const LIMIT: Span = Span::from_secs(8);
+
+fn soon(parameters: &mut carousel::Parameters) {
+    parameters.limit = LIMIT;
+}
+
+#[test]
+fn carousel_basic_ends_once_what_a_lost_coordinator_left() {
+    ends_once::<Basic>(soon);
+}
+
+#[test]
+fn carousel_fast_ends_once_what_a_lost_coordinator_left() {
+    ends_once::<Fast>(soon);
+}
+
+#[test]
+fn two_phase_commit_ends_once_what_a_lost_coordinator_left() {
+    ends_once::<twopc::Family>(|parameters| parameters.time_limit = LIMIT);
+}
+
+/// The keys of a partition move while a transaction on one of them is in doubt. Its coordinator is a group without a majority;
+/// or it is its client, which is dead, while its other partition has no majority. How often it committed, of how often.
+fn ends_once_while_keys_move<F: Family>(
+    tune: fn(&mut F::Parameters),
+    moments: &[u64],
+    (kill, dead, to): (bool, [u16; 2], u16),
+) -> (usize, usize) {
+    let mut committed = 0;
+    for late in moments {
+        let mut doubt = Doubt::<F>::new((tune, true), (*late, kill, dead));
+        doubt.play.run(Span::from_secs(1));
+        let move_keys = || Request::Move { reach: None, from: PartitionId(1), to: PartitionId(to) };
+        let mut moving = doubt.play.ask(3, move_keys());
+        doubt.play.run(Span::from_secs(6));
+        doubt.back();
+        let moved = (0..10).any(|_| match doubt.play.wait(moving) {
+            Outcome::Moved(_) => true,
+            Outcome::Refused(Refusal::Directory(_)) => {
+                moving = doubt.play.ask(3, move_keys());
+                false
+            }
+            other => panic!("{}: {other:?}", doubt.what),
+        });
+        assert!(moved, "{}: it is never over", doubt.what);
+        doubt.play.run(Span::from_secs(10));
+        let told = doubt.play.answer(doubt.ticket).cloned();
+        assert!(kill || told.is_some(), "{}: no answer", doubt.what);
+        committed += usize::from(doubt.has_one_end(told.as_ref()));
+    }
+    (committed, moments.len())
+}
+
+#[test]
+fn keys_move_beside_what_a_lost_coordinator_left() {
+    let lost = (false, [1, 2], 2);
+    ends_once_while_keys_move::<Basic>(soon, &[0, 25], lost);
+    ends_once_while_keys_move::<Fast>(soon, &[0, 25], lost);
+    ends_once_while_keys_move::<twopc::Family>(|parameters| parameters.time_limit = LIMIT, &[0, 55], lost);
+}
+
+/// Of the other partition one replica has voted, or all have.
+#[test]
+fn keys_move_beside_what_a_dead_client_of_tapir_left() {
+    let ended = ends_once_while_keys_move::<tapir::Family>(|_| {}, &[5, 15], (true, [7, 8], 0));
+    assert_eq!(ended, (1, 2));
 }

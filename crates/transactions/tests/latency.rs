@@ -53,6 +53,8 @@ pub struct Alone<F: Family> {
     pub dead: Vec<u16>,
     /// What a line carries, bytes a second.
     pub bandwidth: Option<u64>,
+    /// Whether keys can move between partitions.
+    pub movable: bool,
 }
 
 /// What one transaction does: reads and writes a key of each partition, or only reads.
@@ -75,7 +77,8 @@ impl Does {
 impl<F: Family> Alone<F> {
     pub fn new(matrix: Matrix, groups: &[[u16; 3]]) -> Alone<F> {
         let groups = groups.iter().map(|group| group.to_vec()).collect();
-        Alone { matrix, groups, tune: |_| {}, spares: Vec::new(), dead: Vec::new(), bandwidth: None }
+        let (spares, dead) = (Vec::new(), Vec::new());
+        Alone { matrix, groups, tune: |_| {}, spares, dead, bandwidth: None, movable: false }
     }
 
     pub fn placement(&self) -> Placement<F> {
@@ -98,7 +101,7 @@ impl<F: Family> Alone<F> {
         (self.tune)(&mut parameters);
         let mut placement = Placement::new(KeyspaceId(1), split, &groups, clients.collect(), parameters);
         self.spares.iter().for_each(|node| placement.add_spare(NodeId(*node)));
-        placement
+        if self.movable { placement.movable() } else { placement }
     }
 
     pub fn simulation(&self) -> Simulation<Transactional<F>> {

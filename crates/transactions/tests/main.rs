@@ -10,6 +10,7 @@ mod isolation;
 mod latency;
 mod members;
 mod moves;
+mod resumed;
 mod script;
 mod slow_lines;
 mod tapir;

@@ -92,3 +92,23 @@ fn what_votes_have_settled_is_not_lost_to_a_change_of_members() {
     let (told, value) = settled_while_members_change(Some("change-ignored"));
     assert!(matches!(told, Some(Outcome::Committed { .. })) && value.as_deref() == Some("before"));
 }
+
+/// A follower is dead for good while hundreds commit: nothing of them stays open for it, and another takes its place.
+#[test]
+fn nothing_stays_open_for_a_follower_that_is_dead() {
+    let alone = Alone::<twopc::Family>::new(unit(8, RTT), &[[0, 1, 2], [3, 4, 5]]);
+    let mut play = Play::new(&Alone { spares: vec![7], ..alone });
+    play.cluster.crash(NodeId(5));
+    play.run(SOME);
+    play.forgetting(500, "Forget");
+    play.run(Span::from_secs(40));
+    assert_eq!(play.said(Span::from_secs(30)), 0, "somebody waits for something");
+    for change in [Change::Add(NodeId(7)), Change::Remove(NodeId(5))] {
+        play.change(1, change);
+        play.run(SOME);
+    }
+    // The one that is new is needed for a majority, and there is none if the dead one still counts.
+    play.cluster.crash(NodeId(4));
+    play.run(SOME);
+    serves(&mut play, 6, "after");
+}

@@ -3,7 +3,8 @@
 Stochastic gradient descent reads and writes, for each sample, the parameters of the sample's features. Threads that do
 so without coordination (Hogwild!) overwrite one another's updates; threads that take locks are slower than one. Conflict
 order planning (COP) knows the conflicts beforehand: one pass over the data writes down which sample each waits for, and
-then threads only compare integers. The model is that of one thread, whatever the number of threads.
+then threads only compare integers. The model is that of one thread, whatever the number of threads; where something is
+drawn (`shuffle=True`, :class:`CopFactorizer`), for the same `random_state`.
 
 =======================  ============================================================================
 :class:`CopClassifier`    linear classification: support vectors, logistic regression

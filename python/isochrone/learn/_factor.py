@@ -70,7 +70,8 @@ class CopFactorizer(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     shuffle : bool, default=True
         Whether to put the cells in a random order first: they often come row by row, and cells of one row wait for one another.
     random_state : int, RandomState instance or None, default=None
-        Draws the order, and what the numbers of rows and columns begin with.
+        Draws the order, and what the numbers of rows and columns begin with. An int draws the same in every run: the model is
+        then the same too, with any number of threads.
     warm_start : bool, default=False
         Whether `fit` goes on from the model of the previous `fit`, if that had the same rows and columns.
     verbose : int, default=0

@@ -87,7 +87,7 @@ _PARAMETERS = """penalty : {"l2", "l1", "elasticnet", None}, default="l2"
         Whether to put the samples in a random order first (one order for all epochs; the data is copied). Needed where
         the order of the data means something, such as all samples of one class first.
     random_state : int, RandomState instance or None, default=None
-        Draws the order under `shuffle`.
+        Draws the order under `shuffle`: an int, the same one in every run.
     warm_start : bool, default=False
         Whether `fit` goes on from the model of the previous `fit`, which must be one of as many features; of other classes,
         it begins anew. Step sizes do so in any case.

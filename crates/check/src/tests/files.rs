@@ -55,6 +55,8 @@ fn bad_lines_are_told_what_would_be_right() {
         LINE.replace(r#""ok""#, r#""fine""#),
         LINE.replace(r#""value":"OK""#, r#""value":1.5"#),
         "GET / HTTP/1.1".to_owned(),
+        "null".to_owned(),
+        "[]".to_owned(),
         LINE[..40].to_owned(),
     ];
     let mut messages = String::new();
@@ -81,11 +83,40 @@ fn bad_lines_are_told_what_would_be_right() {
           (the form of a line)
         history.jsonl:3:125: invalid type: floating point `1.5`, expected null, an integer, a string, an array of these, or {"error": "..."}
           (the form of a line)
-        history.jsonl:3:1: expected value
+        history.jsonl:3:1: no JSON object
+          (the form of a line)
+        history.jsonl:3:1: no JSON object
+          (the form of a line)
+        history.jsonl:3:1: no JSON object
           (the form of a line)
         history.jsonl:3:1: control character (\u0000-\u001F) found while parsing a string
           (the form of a line)
     "#]].assert_eq(&messages);
+}
+
+#[test]
+fn what_is_no_plain_text_is_named() {
+    let message = |begin: &[u8]| {
+        let file = [begin, LINE.as_bytes()].concat();
+        History::read("h", &*file).unwrap_err().to_string()
+    };
+    let messages =
+        [&b"\x1f\x8b\x08"[..], b"\x28\xb5\x2f\xfd", b"BZh9", b"\xfd7zXZ\0", b"\xef\xbb\xbf", b"\xff\xfe"]
+            .map(message);
+    expect![[r#"
+        h:1:1: compressed with gzip
+          give it unpacked
+        h:1:1: compressed with zstd
+          give it unpacked
+        h:1:1: compressed with bzip2
+          give it unpacked
+        h:1:1: compressed with xz
+          give it unpacked
+        h:1:1: a byte order mark
+          save it as UTF-8 without a byte order mark
+        h:1:1: text in UTF-16
+          save it as UTF-8 without a byte order mark"#]]
+    .assert_eq(&messages.join("\n"));
 }
 
 #[test]

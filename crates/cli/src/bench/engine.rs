@@ -1,6 +1,6 @@
 //! The load generator: one thread, many connections, closed or open loops.
 
-use super::wire::{Inbox, push_command};
+use super::wire::{Inbox, push_command, unreached};
 use anyhow::{Context, bail};
 use isochrone_core::{Blob, Instant, Random, Span};
 use isochrone_workload::{Kind, Pace, Recorder, Request, Session, Window, Workload, words};
@@ -240,7 +240,7 @@ impl Connection {
     fn connect(&mut self, number: usize, poll: &Poll, load: &Load) -> anyhow::Result<()> {
         let patience = Duration::from_nanos(PATIENCE.as_nanos());
         let stream = std::net::TcpStream::connect_timeout(&self.address, patience)
-            .with_context(|| format!("cannot connect to {}; is anything listening there?", self.address))?;
+            .map_err(|cause| unreached(self.address, &cause))?;
         stream.set_nonblocking(true)?;
         stream.set_nodelay(true)?;
         let mut stream = TcpStream::from_std(stream);

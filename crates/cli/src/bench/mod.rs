@@ -249,11 +249,10 @@ fn plain(deployment: &Deployment) -> Result<(), Usage> {
 }
 
 fn resolve(endpoint: &str) -> anyhow::Result<SocketAddr> {
-    endpoint
-        .to_socket_addrs()
-        .ok()
-        .and_then(|mut addresses| addresses.next())
-        .ok_or_else(|| Usage(format!("{endpoint}: no HOST:PORT that resolves, e.g. 127.0.0.1:7001")).into())
+    endpoint.to_socket_addrs().ok().and_then(|mut addresses| addresses.next()).ok_or_else(|| {
+        Usage(format!("{endpoint:?} is no HOST:PORT that resolves\n  such as 127.0.0.1:7001 would be right"))
+            .into()
+    })
 }
 
 fn report(arguments: &Bench, load: &Load, targets: &Targets, measured: Measured) -> Report {

@@ -1,9 +1,9 @@
 //! The client's half of the Redis protocol: words out, frames in.
 
-use anyhow::{Context, bail};
+use anyhow::{anyhow, bail};
 use redis_protocol::resp2::decode::decode;
 use redis_protocol::resp2::types::OwnedFrame;
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
@@ -66,6 +66,20 @@ impl Inbox {
     }
 }
 
+/// What the system calls too many open files.
+const EMFILE: i32 = 24;
+
+/// Why there is no connection, and what helps.
+pub(crate) fn unreached(address: SocketAddr, cause: &io::Error) -> anyhow::Error {
+    let right = match cause.raw_os_error() {
+        Some(EMFILE) => "raise the limit of open files (ulimit -n), or ask for fewer --clients",
+        _ => {
+            "start what is to be measured, e.g. `isochrone up`, or name where it listens: --endpoint HOST:PORT"
+        }
+    };
+    anyhow!("cannot connect to {address}: {cause}\n  {right}")
+}
+
 /// Sends commands over one connection of its own, many under way, and waits until all are answered.
 ///
 /// # Errors
@@ -77,7 +91,7 @@ pub(crate) fn load<W: AsRef<[u8]>>(
 ) -> anyhow::Result<()> {
     const UNDER_WAY: usize = 8;
     let mut stream = TcpStream::connect_timeout(&address, Duration::from_secs(5))
-        .with_context(|| format!("cannot connect to {address}; is anything listening there?"))?;
+        .map_err(|cause| unreached(address, &cause))?;
     stream.set_read_timeout(Some(Duration::from_secs(60)))?;
     let mut inbox = Inbox::default();
     let mut waiting = 0usize;

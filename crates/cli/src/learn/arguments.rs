@@ -115,7 +115,7 @@ pub enum Base {
 
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Examples:\n  isochrone learn plan kdda.svm.bz2\n  isochrone learn plan kdda.svm.bz2 --out kdda.plan --threads 16"
+    after_help = "Examples:\n  isochrone learn plan kdda.svm.gz\n  isochrone learn plan kdda.svm.gz --out kdda.plan --threads 16"
 )]
 pub struct Plan {
     /// The samples; - for standard input
@@ -151,7 +151,7 @@ pub enum Steps {
 
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Examples:\n  isochrone learn train rcv1.svm.bz2 --model rcv1.model\n  isochrone learn train rcv1.svm.bz2 --loss logistic --held-out 10 --model rcv1.model\n  isochrone learn train big.svm.zst --batch-rows 1000000 --epochs 3 --model big.model\n  isochrone learn train ratings.svm --rank 16 --alpha 0.001 --step 0.02 --model ratings.model\n\nEvery scheme but hogwild gives a model that some order of the samples explains; cop and serial give the same one,\nbit for bit, with any number of threads, unless with --first-epoch: its order is that of a run. With --carry it is one\nas well, but another one than without; so it is with --batch-rows, which spreads the penalty over the samples of a batch."
+    after_help = "Examples:\n  isochrone learn train kdda.svm.gz --model kdda.model\n  isochrone learn train kdda.svm.gz --loss logistic --held-out 10 --model kdda.model\n  isochrone learn train big.svm.zst --batch-rows 1000000 --epochs 3 --model big.model\n  isochrone learn train ratings.svm --rank 16 --alpha 0.001 --step 0.02 --model ratings.model\n\nEvery scheme but hogwild gives a model that some order of the samples explains; cop and serial give the same one,\nbit for bit, with any number of threads, unless with --first-epoch: its order is that of a run. With --carry it is one\nas well, but another one than without; so it is with --batch-rows, which spreads the penalty over the samples of a batch."
 )]
 pub struct Train {
     /// The samples; - for standard input
@@ -242,7 +242,7 @@ pub enum What {
 
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Examples:\n  isochrone learn predict test.svm --model rcv1.model > labels.txt\n  isochrone learn predict test.svm --model rcv1.model --what probability --out told.txt"
+    after_help = "Examples:\n  isochrone learn predict kdda.svm.gz --model kdda.model > labels.txt\n  isochrone learn predict kdda.svm.gz --model kdda.model --what probability --out told.txt"
 )]
 pub struct Predict {
     /// The samples, whose labels are not looked at; - for standard input
@@ -261,10 +261,13 @@ pub struct Predict {
     /// Keep values in double precision: eight bytes each instead of four
     #[arg(long)]
     pub double: bool,
+    /// How they are printed; json is an object a line
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub format: Format,
 }
 
 #[derive(Args, Debug)]
-#[command(after_help = "Example:\n  isochrone learn evaluate test.svm --model rcv1.model")]
+#[command(after_help = "Example:\n  isochrone learn evaluate kdda.svm.gz --model kdda.model")]
 pub struct Evaluate {
     /// The samples; - for standard input
     pub data: PathBuf,

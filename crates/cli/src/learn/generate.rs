@@ -1,14 +1,13 @@
 //! `isochrone learn generate`.
 
 use super::arguments::Generate as Arguments;
+use super::target;
 use crate::Status;
 use crate::arguments::Format;
-use crate::output::{bar, print_json, print_text, say};
-use anyhow::Context;
+use crate::output::{bar, print_json, print_text, say, unprinted, unwritable};
 use isochrone_learn::Dataset;
 use isochrone_learn::generate::{Generator, Recipe, Statistics, write_svmlight};
 use isochrone_learn::read::Compression;
-use isochrone_learn::write::Target;
 use serde_json::json;
 use std::io::{self, BufWriter, Write};
 
@@ -38,15 +37,15 @@ pub(super) fn run(arguments: Arguments) -> anyhow::Result<Status> {
     };
     match &arguments.out {
         Some(path) => {
-            let place = || format!("cannot write {}", path.display());
-            let mut target = Target::create(path).with_context(place)?;
-            Compression::of_name(path).write(&mut target, body).with_context(place)?;
-            target.finish().with_context(place)?;
+            let broken = |cause: io::Error| unwritable(path, &cause);
+            let mut target = target(path)?;
+            Compression::of_name(path).write(&mut target, body).map_err(broken)?;
+            target.finish().map_err(broken)?;
         }
         None => match Compression::Plain.write(io::stdout(), body) {
             // Whoever reads may stop early.
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(Status::Held),
-            done => done.context("cannot write to standard output")?,
+            done => done.map_err(|cause| unprinted(&cause))?,
         },
     }
     progress.finish_and_clear();

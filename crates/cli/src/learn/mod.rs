@@ -9,13 +9,13 @@ mod predict;
 mod told;
 mod train;
 
-use crate::output::{apart, bar, say};
+use crate::output::{apart, bar, no_place, say};
 use crate::{Status, Usage};
 use anyhow::bail;
 use arguments::{Base, Care, Input, Label, Learn, Lists, Verb};
 use indicatif::ProgressBar;
 use isochrone_learn::read::{self, Columns, Options, ReadError, Reader};
-use isochrone_learn::saved::{Numbering, SavedError};
+use isochrone_learn::saved::{Numbering, SavedError, SavedModel};
 use isochrone_learn::tasks::NotPairs;
 use isochrone_learn::write::Target;
 use isochrone_learn::{DataError, Dataset};
@@ -45,8 +45,25 @@ pub(crate) fn is_usage(error: &anyhow::Error) -> bool {
 }
 
 /// Refuses a place that nothing can be written to, before what is to be written there takes its time.
-fn writable(path: &Path) -> anyhow::Result<()> {
-    Target::check(path).map_err(|cause| SavedError::Io { path: path.to_owned(), cause }.into())
+fn writable(path: &Path) -> Result<(), Usage> {
+    Target::check(path).map_err(|cause| no_place(path, &cause))
+}
+
+/// Begins to write what a flag asks for.
+fn target(path: &Path) -> Result<Target, Usage> {
+    Target::create(path).map_err(|cause| no_place(path, &cause))
+}
+
+/// Loads the model that --model names.
+fn model(path: &Path) -> anyhow::Result<SavedModel> {
+    SavedModel::load(path).map_err(|error| match error {
+        SavedError::Io { cause, .. } => Usage(format!(
+            "--model {}: cannot be read: {cause}\n  `isochrone learn train --model` writes one",
+            path.display()
+        ))
+        .into(),
+        other => other.into(),
+    })
 }
 
 /// What is wrong with a sample that is to be a cell, of a file from whose sample number `first` (from 0) on these are.
@@ -156,6 +173,12 @@ fn open(path: &Path, options: &Options) -> anyhow::Result<(Reader, ProgressBar)>
     if reader.is_err() {
         progress.finish_and_clear();
     }
+    let reader = reader.map_err(|error| match error {
+        ReadError::Open { .. } => {
+            anyhow::Error::from(Usage(format!("{error}\n  name a file of samples, or - for standard input")))
+        }
+        error => error.into(),
+    });
     Ok((reader?, progress))
 }
 

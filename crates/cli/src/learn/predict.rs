@@ -2,16 +2,18 @@
 
 use super::arguments::{Evaluate, Predict, What};
 use super::told::count;
-use super::{against_rest, apart, are_columns, careful, columns, like, no_cell, open, tell_skipped};
+use super::{
+    against_rest, apart, are_columns, careful, columns, like, model, no_cell, open, target, tell_skipped,
+};
 use crate::arguments::Format;
-use crate::output::{print_json, print_text, say};
+use crate::output::{print_json, print_text, say, unprinted, unwritable};
 use crate::{Status, Usage};
-use anyhow::{Context, bail};
+use anyhow::bail;
 use isochrone_learn::Dataset;
 use isochrone_learn::read::Options;
 use isochrone_learn::saved::{SavedModel, SavedTask};
 use isochrone_learn::tasks::{Classified, Regressed};
-use isochrone_learn::write::Target;
+use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{self, BufWriter, Write};
@@ -22,31 +24,41 @@ const ROWS: usize = 1 << 16;
 
 /// Runs `predict`.
 pub(super) fn run(arguments: Predict) -> anyhow::Result<Status> {
-    let model = SavedModel::load(&arguments.model)?;
-    let done = match &arguments.out {
+    let model = model(&arguments.model)?;
+    match &arguments.out {
         Some(path) => {
             apart(&arguments.data, "out", path)?;
             apart(&arguments.model, "out", path)?;
-            let place = || format!("cannot write {}", path.display());
-            let mut target = Target::create(path).with_context(place)?;
-            match predict(&model, &arguments, &mut target) {
-                // What is wrong with what is read is none of these.
-                Err(error) if error.is::<io::Error>() => Err(error.context(place())),
-                Err(error) => Err(error),
-                Ok(()) => target.finish().with_context(place),
-            }
+            let mut target = target(path)?;
+            // What is wrong with what is read is no error of the system.
+            predict(&model, &arguments, &mut target).map_err(|error| {
+                match error.downcast::<io::Error>() {
+                    Ok(cause) => unwritable(path, &cause).into(),
+                    Err(error) => error,
+                }
+            })?;
+            target.finish().map_err(|cause| unwritable(path, &cause))?;
         }
         None => match predict(&model, &arguments, io::stdout().lock()) {
-            // Whoever reads may stop early.
-            Err(error) if broken_pipe(&error) => Ok(()),
-            done => done,
+            Ok(()) => {}
+            Err(error) => match error.downcast::<io::Error>() {
+                // Whoever reads may stop early.
+                Ok(cause) if cause.kind() == io::ErrorKind::BrokenPipe => {}
+                Ok(cause) => return Err(unprinted(&cause).into()),
+                Err(error) => return Err(error),
+            },
         },
-    };
-    done.map(|()| Status::Held)
+    }
+    Ok(Status::Held)
 }
 
-fn broken_pipe(error: &anyhow::Error) -> bool {
-    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+/// A line of `--format json`: what is predicted of a sample.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Line<'a> {
+    Label(f64),
+    Decision(&'a [f64]),
+    Probability(&'a [f64]),
 }
 
 fn predict(model: &SavedModel, arguments: &Predict, to: impl Write) -> anyhow::Result<()> {
@@ -61,10 +73,17 @@ fn predict(model: &SavedModel, arguments: &Predict, to: impl Write) -> anyhow::R
         seen.check(model, &arguments.data, &data)?;
         let decisions = model.decisions(&data);
         match arguments.what {
-            What::Label => model.labels(&decisions).iter().try_for_each(|label| writeln!(to, "{label}"))?,
+            What::Label => {
+                for label in model.labels(&decisions) {
+                    line(&mut to, arguments.format, &Line::Label(label))?;
+                }
+            }
             What::Decision => {
+                let mut planes = Vec::new();
                 for row in 0..data.len() {
-                    line(&mut to, decisions.iter().map(|plane| plane[row]))?;
+                    planes.clear();
+                    planes.extend(decisions.iter().map(|plane| plane[row]));
+                    line(&mut to, arguments.format, &Line::Decision(&planes))?;
                 }
             }
             What::Probability => {
@@ -74,7 +93,9 @@ fn predict(model: &SavedModel, arguments: &Predict, to: impl Write) -> anyhow::R
                         arguments.model.display()
                     )));
                 };
-                told.into_iter().try_for_each(|classes| line(&mut to, classes.into_iter()))?;
+                for classes in told {
+                    line(&mut to, arguments.format, &Line::Probability(&classes))?;
+                }
             }
         }
     }
@@ -119,16 +140,22 @@ impl Seen {
     }
 }
 
-fn line(to: &mut impl Write, numbers: impl Iterator<Item = f64>) -> io::Result<()> {
-    for (at, number) in numbers.enumerate() {
-        write!(to, "{}{number}", if at == 0 { "" } else { " " })?;
+fn line(to: &mut impl Write, format: Format, told: &Line<'_>) -> io::Result<()> {
+    match (format, told) {
+        (Format::Json, told) => serde_json::to_writer(&mut *to, told)?,
+        (Format::Text, Line::Label(label)) => write!(to, "{label}")?,
+        (Format::Text, Line::Decision(numbers) | Line::Probability(numbers)) => {
+            for (at, number) in numbers.iter().enumerate() {
+                write!(to, "{}{number}", if at == 0 { "" } else { " " })?;
+            }
+        }
     }
     to.write_all(b"\n")
 }
 
 /// Runs `evaluate`.
 pub(super) fn evaluate(arguments: Evaluate) -> anyhow::Result<Status> {
-    let model = SavedModel::load(&arguments.model)?;
+    let model = model(&arguments.model)?;
     let columns = columns(Some(&arguments.label), &arguments.lists);
     let options = like(model.numbering, Options { columns, ..careful(&arguments.care) });
     let (mut reader, progress) = open(&arguments.data, &options)?;

@@ -323,8 +323,11 @@ fn prepared<T: Task>(
     if let Some(path) = &arguments.plan {
         return match Plan::load_for(path, task, data) {
             Ok(plan) => Ok(Some(plan)),
-            // It names the file itself.
-            Err(error @ PlanFileError::Io { .. }) => Err(error.into()),
+            Err(PlanFileError::Io { cause, .. }) => Err(Usage(format!(
+                "--plan {}: cannot be read: {cause}\n  `isochrone learn plan --out` writes one",
+                path.display()
+            ))
+            .into()),
             Err(error) => Err(anyhow::Error::from(error).context(path.display().to_string())),
         };
     }

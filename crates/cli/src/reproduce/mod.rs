@@ -70,6 +70,19 @@ struct Evaluation {
     bars: fn(&mut Lab) -> anyhow::Result<Vec<BarDrawing>>,
 }
 
+/// A line of `list`, for programs.
+#[derive(Serialize)]
+struct Named {
+    name: &'static str,
+    what: &'static str,
+}
+
+impl Named {
+    fn of(one: &Evaluation) -> Named {
+        Named { name: one.name, what: one.what }
+    }
+}
+
 /// All evaluations, a line each.
 const ALL: &[Evaluation] = &[
     Evaluation {
@@ -119,19 +132,25 @@ const ALL: &[Evaluation] = &[
 /// Runs the verb.
 pub(crate) fn run(arguments: Reproduce) -> anyhow::Result<Status> {
     if arguments.name == "list" {
-        if !arguments.only.is_empty() || arguments.svg.is_some() || arguments.format == Format::Json {
+        if !arguments.only.is_empty() || arguments.svg.is_some() {
             bail!(Usage(
-                "list names the evaluations, as text; --only, --svg and --format are for one of them\n  leave them out".to_owned()
+                "list names the evaluations; --only and --svg are for one of them\n  leave them out"
+                    .to_owned()
             ));
         }
-        let text: String = ALL.iter().map(|one| format!("{:<12} {}\n", one.name, one.what)).collect();
-        print_text(&text)?;
+        match arguments.format {
+            Format::Json => print_json(&ALL.iter().map(Named::of).collect::<Vec<_>>())?,
+            Format::Text => {
+                let text: String = ALL.iter().map(|one| format!("{:<12} {}\n", one.name, one.what)).collect();
+                print_text(&text)?;
+            }
+        }
         return Ok(Status::Held);
     }
     let Some(evaluation) = ALL.iter().find(|one| one.name == arguments.name) else {
         let names: Vec<_> = ALL.iter().map(|one| one.name).collect();
         bail!(Usage(format!(
-            "no evaluation is called `{}`; there are {} (and `list`)",
+            "no evaluation is called `{}`\n  use {}, or list, which says what they are",
             arguments.name,
             names.join(", ")
         )));
@@ -148,7 +167,10 @@ pub(crate) fn run(arguments: Reproduce) -> anyhow::Result<Status> {
     }
     let rows = (evaluation.run)(&wanted, &mut lab)?;
     if rows.is_empty() {
-        bail!(Usage(format!("{}: no row is called {}", evaluation.name, arguments.only.join(" or "))));
+        let (only, name) = (arguments.only.join(","), evaluation.name);
+        bail!(Usage(format!(
+            "--only {only}: {name} has no such row\n  `isochrone reproduce {name}` names them all; * at the end stands for any ending"
+        )));
     }
     if let Some(folder) = &arguments.svg {
         let drawings = (evaluation.draw)(&mut lab)?;

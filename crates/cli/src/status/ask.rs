@@ -20,7 +20,7 @@ const ANSWER_MAX: usize = 16 << 20;
 type Asker = Client<HttpConnector, Empty<Bytes>>;
 
 /// What each of these addresses answers, or why it does not.
-pub(super) fn ask(addresses: &[Address]) -> anyhow::Result<Vec<Result<Told, String>>> {
+pub(crate) fn ask(addresses: &[Address]) -> anyhow::Result<Vec<Result<Told, String>>> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

@@ -1,11 +1,11 @@
 //! `isochrone status`: one screen of who leads, who answers, and what clients wait for; from what nodes tell over HTTP.
 
-mod ask;
-mod screen;
+pub(crate) mod ask;
+pub(crate) mod screen;
 #[cfg(test)]
 mod tests;
-mod told;
-mod view;
+pub(crate) mod told;
+pub(crate) mod view;
 
 use crate::arguments::{Format, Status as Arguments};
 use crate::output::{print_json, print_text};
@@ -17,9 +17,9 @@ use told::Told;
 use view::{Asked, View};
 
 /// Where `isochrone up` serves HTTP for its first node unless it is told otherwise; the others follow.
-const UP: u16 = 8001;
+pub(crate) const UP: u16 = 8001;
 /// At so many places it is looked for them.
-const UP_NODES: u16 = 16;
+pub(crate) const UP_NODES: u16 = 16;
 
 /// Runs the verb.
 pub(crate) fn run(arguments: Arguments) -> anyhow::Result<Status> {
@@ -28,11 +28,21 @@ pub(crate) fn run(arguments: Arguments) -> anyhow::Result<Status> {
         Some(file) => Some(Deployment::load(file, &protocols::known().insecure(true))?),
         None => None,
     };
-    let asked = match &file {
+    let asked = answered(match &file {
         Some(file) => of_file(file)?,
         None if arguments.http.is_empty() => of_up()?,
         None => of_addresses(&arguments.http)?,
-    };
+    })?;
+    let view = View::of(&asked, file.as_ref());
+    match arguments.format {
+        Format::Json => print_json(&view)?,
+        Format::Text => print_text(&screen::text(&view))?,
+    }
+    Ok(if view.ready { Status::Held } else { Status::Failed })
+}
+
+/// Those who were asked, of whom one answers at least, and all who do are different nodes of one cluster.
+pub(crate) fn answered(asked: Vec<Asked>) -> anyhow::Result<Vec<Asked>> {
     if asked.iter().all(|asked| asked.answer.is_err()) {
         let lines = asked.iter().map(|asked| match (&asked.name, &asked.answer) {
             (Some((name, _)), Err(why)) => {
@@ -45,16 +55,11 @@ pub(crate) fn run(arguments: Arguments) -> anyhow::Result<Status> {
         bail!("no node tells how it stands{}{hint}", lines.collect::<String>());
     }
     of_one_cluster(&asked)?;
-    let view = View::of(&asked, file.as_ref());
-    match arguments.format {
-        Format::Json => print_json(&view)?,
-        Format::Text => print_text(&screen::text(&view))?,
-    }
-    Ok(if view.ready { Status::Held } else { Status::Failed })
+    Ok(asked)
 }
 
 /// The nodes of a deployment, each where the file says.
-fn of_file(file: &Deployment) -> anyhow::Result<Vec<Asked>> {
+pub(crate) fn of_file(file: &Deployment) -> anyhow::Result<Vec<Asked>> {
     let mut addresses: Vec<Address> = Vec::new();
     for address in file.nodes().iter().filter_map(|node| node.http.clone()) {
         if !addresses.contains(&address) {
@@ -62,11 +67,11 @@ fn of_file(file: &Deployment) -> anyhow::Result<Vec<Asked>> {
         }
     }
     if addresses.is_empty() {
-        bail!(Usage(
-            "no node of this deployment has an `http`, where it would tell how it stands\n  give each one, e.g. http = \"127.0.0.1:9000\", and \
-             start it anew"
-                .to_owned()
-        ));
+        bail!(Usage(format!(
+            "{}: no node of this deployment has an `http`, where it would tell how it stands\n  give each one, e.g. http = \
+             \"127.0.0.1:9000\", and start it anew",
+            file.file()
+        )));
     }
     let answers = ask::ask(&addresses)?;
     let named = |node: &isochrone_core::deployment::Node| {
@@ -93,14 +98,14 @@ fn of_file(file: &Deployment) -> anyhow::Result<Vec<Asked>> {
 }
 
 /// Whoever answers at these.
-fn of_addresses(addresses: &[Address]) -> anyhow::Result<Vec<Asked>> {
+pub(crate) fn of_addresses(addresses: &[Address]) -> anyhow::Result<Vec<Asked>> {
     let answers = ask::ask(addresses)?;
     let asked = addresses.iter().zip(answers);
     Ok(asked.map(|(address, answer)| Asked { name: None, http: Some(address.to_string()), answer }).collect())
 }
 
 /// The nodes of `isochrone up`, as many as the first that answers says; any of them may be down.
-fn of_up() -> anyhow::Result<Vec<Asked>> {
+pub(crate) fn of_up() -> anyhow::Result<Vec<Asked>> {
     let addresses: Vec<_> = (0..UP_NODES).map(|index| Address::loopback(UP + index)).collect();
     Ok(of_those_there_are(of_addresses(&addresses)?))
 }

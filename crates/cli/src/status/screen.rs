@@ -73,7 +73,7 @@ fn row(row: &Row) -> Vec<String> {
         row.node.clone(),
         row.region.clone(),
         row.role.clone(),
-        if row.role == "client" { "-".to_owned() } else { row.applied.to_string() },
+        row.applied.filter(|_| row.role != "client").map_or_else(|| "-".to_owned(), |at| at.to_string()),
         rate(row.operations_per_second),
         millis(row.p50_ms),
         millis(row.p99_ms),
@@ -100,7 +100,11 @@ fn node(node: &Node) -> Vec<String> {
     vec![
         node.node.clone(),
         node.region.clone(),
-        node.state.to_owned(),
+        if node.trouble.is_some() && !node.member {
+            format!("{}, member of nothing", node.state)
+        } else {
+            node.state.to_owned()
+        },
         or_none(node.uptime_seconds.map(uptime)),
         or_none(node.clients.map(|clients| clients.to_string())),
         or_none(node.version.clone()),
@@ -119,7 +123,7 @@ fn uptime(seconds: u64) -> String {
 }
 
 /// Rows under their heads, two blanks before each column.
-fn columns(heads: &Heads, rows: impl Iterator<Item = Vec<String>>) -> String {
+pub(crate) fn columns(heads: &Heads, rows: impl Iterator<Item = Vec<String>>) -> String {
     let first = heads.iter().map(|(head, _)| (*head).to_owned()).collect();
     let rows: Vec<Vec<String>> = std::iter::once(first).chain(rows).collect();
     let wide = |text: &str| text.chars().count();

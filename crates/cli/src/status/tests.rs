@@ -83,7 +83,7 @@ fn a_healthy_cluster_is_one_screen() {
           us-east  US East  ready  3d 04h       12  0.1.0    euro 88.1, us-west 73.0
           euro     Euro     ready     59s       12  0.1.0    us-east 88.0, us-west 166.0
     "#]].assert_eq(&screen::text(&view));
-    expect![[r#"{"cluster":"three-regions","ready":true,"keyspaces":[{"keyspace":"main","index":0,"protocol":"multipaxos","guarantee":"linearizable","leaders":["us-east"],"last_voters":{"euro":30,"us-west":970},"nodes":[{"node":"us-west","region":"US West","role":"replica","applied":123456,"operations_per_second":812.4,"p50_ms":75.3,"p99_ms":81.0,"write_p50_ms":76.1,"bound_ms":73.0},{"node":"us-east","region":"US East","role":"leader","applied":123456,"operations_per_second":812.4,"p50_ms":75.3,"p99_ms":81.0,"write_p50_ms":76.1,"bound_ms":73.0},{"node":"euro","region":"Euro","role":"replica","applied":123456,"operations_per_second":0.0,"p50_ms":null,"p99_ms":null,"write_p50_ms":null,"bound_ms":73.0}]}],"nodes":[{"node":"us-west","region":"US West","http":"us-west:9000","state":"ready","trouble":null,"version":"0.1.0","uptime_seconds":273907,"clients":12,"round_trips_ms":{"euro":166.2,"us-east":73.1}},{"node":"us-east","region":"US East","http":"us-east:9000","state":"ready","trouble":null,"version":"0.1.0","uptime_seconds":273907,"clients":12,"round_trips_ms":{"euro":88.1,"us-west":73.0}},{"node":"euro","region":"Euro","http":"euro:9000","state":"ready","trouble":null,"version":"0.1.0","uptime_seconds":59,"clients":12,"round_trips_ms":{"us-east":88.0,"us-west":166.0}}],"notes":[]}"#]].assert_eq(&serde_json::to_string(&view).unwrap());
+    expect![[r#"{"cluster":"three-regions","ready":true,"keyspaces":[{"keyspace":"main","index":0,"protocol":"multipaxos","guarantee":"linearizable","leaders":["us-east"],"members":[["euro","us-east","us-west"]],"last_voters":{"euro":30,"us-west":970},"nodes":[{"node":"us-west","region":"US West","role":"replica","applied":123456,"operations_per_second":812.4,"p50_ms":75.3,"p99_ms":81.0,"write_p50_ms":76.1,"bound_ms":73.0},{"node":"us-east","region":"US East","role":"leader","applied":123456,"operations_per_second":812.4,"p50_ms":75.3,"p99_ms":81.0,"write_p50_ms":76.1,"bound_ms":73.0},{"node":"euro","region":"Euro","role":"replica","applied":123456,"operations_per_second":0.0,"p50_ms":null,"p99_ms":null,"write_p50_ms":null,"bound_ms":73.0}]}],"nodes":[{"node":"us-west","region":"US West","http":"us-west:9000","state":"ready","member":true,"trouble":null,"version":"0.1.0","uptime_seconds":273907,"clients":12,"round_trips_ms":{"euro":166.2,"us-east":73.1}},{"node":"us-east","region":"US East","http":"us-east:9000","state":"ready","member":true,"trouble":null,"version":"0.1.0","uptime_seconds":273907,"clients":12,"round_trips_ms":{"euro":88.1,"us-west":73.0}},{"node":"euro","region":"Euro","http":"euro:9000","state":"ready","member":true,"trouble":null,"version":"0.1.0","uptime_seconds":59,"clients":12,"round_trips_ms":{"us-east":88.0,"us-west":166.0}}],"notes":[]}"#]].assert_eq(&serde_json::to_string(&view).unwrap());
 }
 
 #[test]
@@ -168,6 +168,97 @@ fn partitions_are_counted_and_another_leader_is_told() {
     assert_eq!(
         View::of(&all, Some(&file)).notes,
         ["keyspace main is led from euro, not from us-west, which the file names"]
+    );
+}
+
+/// Of a keyspace of `us-west`, `us-east` and `euro`, `asia` has taken the place of `euro`, as the members and those who have none
+/// tell it; `africa` has no replica and knows the file.
+fn replaced(euro: Result<Told, &str>) -> Vec<Asked> {
+    let more = json!({"/keyspaces/0/members": [["us-east", "us-west", "asia"]]});
+    let peers = |name: &str| {
+        let others =
+            ["us-west", "us-east", "euro", "asia", "africa"].into_iter().filter(|other| *other != name);
+        others.map(|other| peer(other, (other != "euro").then_some(1.0))).collect::<Vec<_>>()
+    };
+    let member = |name: &str| {
+        let mut told = told(name, "R", &peers(name), &more);
+        told.keyspaces[0].spares = vec!["euro".to_owned()];
+        asked(Ok(told), name, "R")
+    };
+    let mut all: Vec<_> = ["us-west", "us-east", "asia"].into_iter().map(member).collect();
+    all.push(asked(euro, "euro", "R"));
+    let mut africa = told("africa", "R", &peers("africa"), &json!({}));
+    africa.keyspaces[0].applied = None;
+    all.push(asked(Ok(africa), "africa", "R"));
+    all
+}
+
+#[test]
+fn a_node_that_is_a_member_of_nothing_and_is_away_is_missed_by_nobody() {
+    let view = View::of(&replaced(Err("Connection refused")), None);
+    assert!(view.ready, "{:?}", view.notes);
+    expect![[r#"
+        three-regions: 4 of 5 nodes answer, 4 ready
+
+        keyspace main · SELECT 0 · multipaxos · linearizable · led from us-east
+          node     region  role     applied  ops/s  p50 ms  p99 ms  write p50  bound  ratio
+          us-west  R       replica   123456    812    75.3    81.0       76.1   73.0   1.04
+          us-east  R       leader    123456    812    75.3    81.0       76.1   73.0   1.04
+          asia     R       replica   123456    812    75.3    81.0       76.1   73.0   1.04
+          africa   R       client         -    812    75.3    81.0       76.1   73.0   1.04
+
+          node     region  state                             up  clients  version  round trips, ms
+          us-west  R       ready                         3d 04h       12  0.1.0    africa 1.00, asia 1.00, us-east 1.00
+          us-east  R       ready                         3d 04h       12  0.1.0    africa 1.00, asia 1.00, us-west 1.00
+          asia     R       ready                         3d 04h       12  0.1.0    africa 1.00, us-east 1.00, us-west 1.00
+          euro     R       no answer, member of nothing       -        -  -        -
+          africa   R       ready                         3d 04h       12  0.1.0    asia 1.00, us-east 1.00, us-west 1.00
+    "#]].assert_eq(&screen::text(&view));
+    // Of whom only the address is known may be anybody; and where nobody tells who is a member, everybody is missed.
+    let mut unnamed = replaced(Err("Connection refused"));
+    unnamed[3].name = None;
+    assert!(!View::of(&unnamed, None).ready);
+    let mut older = replaced(Err("Connection refused"));
+    for asked in &mut older {
+        if let Ok(told) = &mut asked.answer {
+            told.keyspaces[0].members.clear();
+        }
+    }
+    let view = View::of(&older, None);
+    assert!(!view.ready && view.notes.len() == 5, "{:?}", view.notes);
+}
+
+#[test]
+fn a_replica_that_was_removed_and_runs_is_a_spare_whatever_it_believes() {
+    for members in [json!([["us-west", "us-east", "euro"]]), json!([["us-east", "us-west", "asia"]])] {
+        let euro = told("euro", "R", &[], &json!({"/keyspaces/0/members": members, "/ready": false}));
+        let view = View::of(&replaced(Ok(euro)), None);
+        let roles: Vec<_> = view.keyspaces[0].nodes.iter().map(|row| row.role.as_str()).collect();
+        assert_eq!(roles, ["replica", "leader", "replica", "spare", "client"]);
+        assert_eq!(view.keyspaces[0].members, [["asia", "us-east", "us-west"]]);
+        assert!(!view.ready, "it runs, and clients may ask it");
+        assert!(view.notes.contains(&"us-west has no link to euro: Connection refused".to_owned()));
+    }
+}
+
+#[test]
+fn a_move_that_nobody_carries_on_is_told() {
+    let of = |node: &str, moving: Value| {
+        let mut told = told(node, "R", &[], &json!({}));
+        told.keyspaces[0].moving = serde_json::from_value(moving).unwrap();
+        asked(Ok(told), node, "R")
+    };
+    let moving = |from, seconds, driven| json!({"from": from, "seconds": seconds, "driven": driven});
+    let all = [
+        of("us-west", json!([moving(0, 20, false), moving(1, 40, false), moving(2, 29, false)])),
+        of("us-east", json!([moving(0, 35, false), moving(1, 40, true)])),
+        of("euro", json!([])),
+    ];
+    assert_eq!(
+        View::of(&all, None).notes,
+        [
+            "a move of keys from partition 0 of main is known for 35 s, and no node that answers carries it on: where that lasts, give the order again at any node (/admin/ranges?keyspace=main has where they go)"
+        ]
     );
 }
 

@@ -34,11 +34,25 @@ pub(crate) struct Keyspace {
     pub(crate) leaders: Vec<Option<String>>,
     /// Of each partition.
     pub(crate) members: Vec<Vec<String>>,
+    /// Nodes that serve it beside those.
+    pub(crate) spares: Vec<String>,
     pub(crate) reachable: (usize, usize),
     pub(crate) ready: bool,
-    pub(crate) applied: u64,
+    pub(crate) applied: Option<u64>,
+    pub(crate) moving: Vec<Moving>,
     pub(crate) recent: Recent,
     pub(crate) bound_ms: Option<f64>,
+}
+
+/// A move of keys that is not over, as far as the node knows.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Moving {
+    pub(crate) from: u16,
+    /// For how long the node has known of it.
+    pub(crate) seconds: u64,
+    /// Whether the node carries it on.
+    pub(crate) driven: bool,
 }
 
 /// What the node's clients have seen in the last seconds.

@@ -4,7 +4,7 @@ use super::told::{Keyspace, Peer, Told};
 use crate::protocols;
 use isochrone_core::{Deployment, NodeId};
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A node's clock may be wrong by so much before that is told, milliseconds: keys expire by the clock of the node that is asked.
 const CLOCK_MAX_MS: f64 = 1_000.0;
@@ -13,86 +13,100 @@ const QUEUED_MAX: u64 = 1 << 20;
 /// A round trip may differ by this share from the file's, and by so many milliseconds, before that is told.
 const APART: (f64, f64) = (0.2, 2.0);
 
+/// A move of keys may be known for so long, seconds, without anybody who carries it on before that is told: another node takes
+/// it up, and whoever has not used those keys since does not know that it is over.
+const STANDS_STILL: u64 = 30;
+
 /// A node that was asked.
 #[derive(Debug)]
-pub(super) struct Asked {
+pub(crate) struct Asked {
     /// As the file calls it, and its region; unknown where only the address was given.
-    pub(super) name: Option<(String, String)>,
+    pub(crate) name: Option<(String, String)>,
     /// Where it was asked; none where the file gives no place.
-    pub(super) http: Option<String>,
+    pub(crate) http: Option<String>,
     /// What it told, or why it did not.
-    pub(super) answer: Result<Told, String>,
+    pub(crate) answer: Result<Told, String>,
 }
 
 /// What is shown, and printed as JSON.
 #[derive(Debug, Serialize)]
-pub(super) struct View {
-    pub(super) cluster: String,
-    /// Whether every node answers and is ready.
-    pub(super) ready: bool,
-    pub(super) keyspaces: Vec<Shown>,
-    pub(super) nodes: Vec<Node>,
+pub(crate) struct View {
+    pub(crate) cluster: String,
+    /// Whether every node answers and is ready, but for those that do not answer and are members of nothing.
+    pub(crate) ready: bool,
+    pub(crate) keyspaces: Vec<Shown>,
+    pub(crate) nodes: Vec<Node>,
     /// What somebody should look at.
-    pub(super) notes: Vec<String>,
+    pub(crate) notes: Vec<String>,
 }
 
 /// A keyspace.
 #[derive(Debug, Serialize)]
-pub(super) struct Shown {
-    pub(super) keyspace: String,
-    pub(super) index: u32,
-    pub(super) protocol: String,
-    pub(super) guarantee: String,
+pub(crate) struct Shown {
+    pub(crate) keyspace: String,
+    pub(crate) index: u32,
+    pub(crate) protocol: String,
+    pub(crate) guarantee: String,
     /// The leader of each partition.
-    pub(super) leaders: Vec<Option<String>>,
+    pub(crate) leaders: Vec<Option<String>>,
+    /// The nodes of the replicas of each partition.
+    pub(crate) members: Vec<Vec<String>>,
     /// How often the vote of each node was the one that a quorum waited for.
-    pub(super) last_voters: BTreeMap<String, u64>,
-    pub(super) nodes: Vec<Row>,
+    pub(crate) last_voters: BTreeMap<String, u64>,
+    pub(crate) nodes: Vec<Row>,
 }
 
 /// What clients of one node see of a keyspace.
 #[derive(Debug, Serialize)]
-pub(super) struct Row {
-    pub(super) node: String,
-    pub(super) region: String,
-    pub(super) role: String,
-    pub(super) applied: u64,
-    pub(super) operations_per_second: f64,
-    pub(super) p50_ms: Option<f64>,
-    pub(super) p99_ms: Option<f64>,
-    pub(super) write_p50_ms: Option<f64>,
-    pub(super) bound_ms: Option<f64>,
+pub(crate) struct Row {
+    pub(crate) node: String,
+    pub(crate) region: String,
+    pub(crate) role: String,
+    pub(crate) applied: Option<u64>,
+    pub(crate) operations_per_second: f64,
+    pub(crate) p50_ms: Option<f64>,
+    pub(crate) p99_ms: Option<f64>,
+    pub(crate) write_p50_ms: Option<f64>,
+    pub(crate) bound_ms: Option<f64>,
 }
 
 /// A node.
 #[derive(Debug, Serialize)]
-pub(super) struct Node {
-    pub(super) node: String,
-    pub(super) region: String,
-    pub(super) http: Option<String>,
-    pub(super) state: &'static str,
-    pub(super) trouble: Option<String>,
-    pub(super) version: Option<String>,
-    pub(super) uptime_seconds: Option<u64>,
-    pub(super) clients: Option<u64>,
+pub(crate) struct Node {
+    pub(crate) node: String,
+    pub(crate) region: String,
+    pub(crate) http: Option<String>,
+    pub(crate) state: &'static str,
+    /// Whether it is a member of a keyspace, as far as is told.
+    pub(crate) member: bool,
+    pub(crate) trouble: Option<String>,
+    pub(crate) version: Option<String>,
+    pub(crate) uptime_seconds: Option<u64>,
+    pub(crate) clients: Option<u64>,
     /// The round trip to each node to which it has a link, milliseconds.
-    pub(super) round_trips_ms: BTreeMap<String, f64>,
+    pub(crate) round_trips_ms: BTreeMap<String, f64>,
 }
 
 impl View {
     /// Of the nodes that were asked; with a file also what differs from it. There is an answer at least.
-    pub(super) fn of(asked: &[Asked], file: Option<&Deployment>) -> View {
+    pub(crate) fn of(asked: &[Asked], file: Option<&Deployment>) -> View {
         let told: Vec<&Told> = asked.iter().filter_map(|asked| asked.answer.as_ref().ok()).collect();
-        let nodes: Vec<_> = asked.iter().map(node).collect();
         let keyspaces = keyspaces(&told);
+        let members = Members::of(&keyspaces);
+        let nodes: Vec<_> = asked.iter().map(|asked| node(asked, &members)).collect();
         let mut notes = Vec::new();
         of_nodes(&nodes, &told, &mut notes);
         of_keyspaces(&told, &keyspaces, file, &mut notes);
+        of_moves(&told, &keyspaces, &mut notes);
+        let missed = |name: &str| match nodes.iter().find(|node| node.node == name) {
+            Some(node) => node.counts(),
+            None => members.have(name),
+        };
         // Where the file gives no round trips there is nothing to compare with.
-        of_links(&told, file.filter(|file| file.network().given), &mut notes);
+        of_links(&told, &missed, file.filter(|file| file.network().given), &mut notes);
         View {
             cluster: told.first().map_or_else(String::new, |told| told.cluster.clone()),
-            ready: nodes.iter().all(|node| node.state == "ready"),
+            ready: nodes.iter().all(|node| node.state == "ready" || !node.counts()),
             keyspaces,
             nodes,
             notes,
@@ -100,7 +114,34 @@ impl View {
     }
 }
 
-fn node(asked: &Asked) -> Node {
+impl Node {
+    /// Whether somebody misses it where it is down.
+    fn counts(&self) -> bool {
+        self.member || self.trouble.is_none()
+    }
+}
+
+/// The nodes that have a replica of a keyspace now.
+struct Members<'a> {
+    all: BTreeSet<&'a String>,
+    /// Not every keyspace's are told.
+    unknown: bool,
+}
+
+impl<'a> Members<'a> {
+    fn of(keyspaces: &'a [Shown]) -> Members<'a> {
+        let told = || keyspaces.iter().flat_map(|keyspace| &keyspace.members);
+        let unknown = told().next().is_none() || told().any(Vec::is_empty);
+        Members { all: told().flatten().collect(), unknown }
+    }
+
+    /// Whether this is one of them, for all that is known.
+    fn have(&self, name: &str) -> bool {
+        self.unknown || self.all.iter().any(|member| *member == name)
+    }
+}
+
+fn node(asked: &Asked, members: &Members<'_>) -> Node {
     let http = asked.http.clone();
     match &asked.answer {
         Ok(told) => Node {
@@ -112,6 +153,7 @@ fn node(asked: &Asked) -> Node {
                 Told { ready: true, .. } => "ready",
                 _ => "not ready",
             },
+            member: members.have(&told.node),
             trouble: None,
             version: Some(told.version.clone()),
             uptime_seconds: Some(told.uptime_seconds),
@@ -121,6 +163,8 @@ fn node(asked: &Asked) -> Node {
                 .collect(),
         },
         Err(why) => {
+            // Of whom only the address is known may be anybody.
+            let member = asked.name.as_ref().is_none_or(|(name, _)| members.have(name));
             let (node, region) =
                 asked.name.clone().unwrap_or_else(|| (http.clone().unwrap_or_default(), "-".to_owned()));
             Node {
@@ -128,6 +172,7 @@ fn node(asked: &Asked) -> Node {
                 region,
                 http,
                 state: "no answer",
+                member,
                 trouble: Some(why.clone()),
                 version: None,
                 uptime_seconds: None,
@@ -161,6 +206,7 @@ fn shown(name: &str, told: &[&Told]) -> Option<Shown> {
     let (_, first) = seen.first()?;
     let partitions = seen.iter().map(|(_, keyspace)| keyspace.leaders.len()).max().unwrap_or(0);
     let leaders: Vec<_> = (0..partitions).map(|partition| leader(&seen, partition)).collect();
+    let members: Vec<_> = (0..partitions).map(|partition| members(&seen, partition)).collect();
     let mut last_voters = BTreeMap::new();
     for (told, keyspace) in &seen {
         let of = told
@@ -174,7 +220,7 @@ fn shown(name: &str, told: &[&Told]) -> Option<Shown> {
     let rows = seen.iter().map(|(told, keyspace)| Row {
         node: told.node.clone(),
         region: told.region.clone(),
-        role: role(&told.node, &leaders, keyspace),
+        role: role(&told.node, &leaders, &members, &seen),
         applied: keyspace.applied,
         operations_per_second: keyspace.recent.operations_per_second,
         p50_ms: keyspace.recent.p50_ms,
@@ -189,28 +235,55 @@ fn shown(name: &str, told: &[&Told]) -> Option<Shown> {
         guarantee: first.guarantee.clone(),
         nodes: rows.collect(),
         leaders,
+        members,
         last_voters,
     })
 }
 
 /// Who leads a partition: whom most nodes name.
 fn leader(seen: &[(&Told, &Keyspace)], partition: usize) -> Option<String> {
-    let mut named: Vec<(&str, usize)> = Vec::new();
-    for (_, keyspace) in seen {
-        let Some(Some(leader)) = keyspace.leaders.get(partition) else { continue };
-        match named.iter_mut().find(|(name, _)| name == leader) {
-            Some((_, votes)) => *votes += 1,
-            None => named.push((leader, 1)),
-        }
-    }
-    // Of as many the first.
-    named.iter().rev().max_by_key(|(_, votes)| *votes).map(|(name, _)| (*name).to_owned())
+    most(seen.iter().filter_map(|(_, keyspace)| keyspace.leaders.get(partition)?.as_ref())).cloned()
 }
 
-fn role(node: &str, leaders: &[Option<String>], keyspace: &Keyspace) -> String {
+/// The nodes of the replicas of a partition: those that most of those name who name themselves. Who was removed may not know
+/// it, and who has no replica knows what the file says. Where nobody names himself, those that most name; none where nobody
+/// tells.
+fn members(seen: &[(&Told, &Keyspace)], partition: usize) -> Vec<String> {
+    let named = |(told, keyspace): &(&Told, &Keyspace)| {
+        let names: BTreeSet<String> = keyspace.members.get(partition)?.iter().cloned().collect();
+        Some((names.contains(&told.node), names))
+    };
+    let lists: Vec<(bool, BTreeSet<String>)> = seen.iter().filter_map(named).collect();
+    let own = most(lists.iter().filter(|(own, _)| *own));
+    own.or_else(|| most(lists.iter())).map_or_else(Vec::new, |(_, names)| names.iter().cloned().collect())
+}
+
+/// What is said most often; of as often the first.
+fn most<T: PartialEq>(said: impl Iterator<Item = T>) -> Option<T> {
+    let mut counted: Vec<(T, usize)> = Vec::new();
+    for one in said {
+        match counted.iter_mut().find(|(known, _)| *known == one) {
+            Some((_, times)) => *times += 1,
+            None => counted.push((one, 1)),
+        }
+    }
+    counted.into_iter().rev().max_by_key(|(_, times)| *times).map(|(one, _)| one)
+}
+
+fn role(
+    node: &str,
+    leaders: &[Option<String>],
+    members: &[Vec<String>],
+    seen: &[(&Told, &Keyspace)],
+) -> String {
     let led = leaders.iter().filter(|leader| leader.as_deref() == Some(node)).count();
+    // Whoever is a member by the word of anybody has a replica, whether it counts or not.
+    let serves = |(_, keyspace): &(&Told, &Keyspace)| {
+        keyspace.members.iter().flatten().chain(&keyspace.spares).any(|name| name == node)
+    };
     match led {
-        0 if keyspace.members.iter().flatten().any(|member| member == node) => "replica".to_owned(),
+        0 if members.iter().flatten().any(|member| member == node) => "replica".to_owned(),
+        0 if seen.iter().any(serves) => "spare".to_owned(),
         0 => "client".to_owned(),
         1 if leaders.len() == 1 => "leader".to_owned(),
         led => format!("leads {led} of {}", leaders.len()),
@@ -220,7 +293,7 @@ fn role(node: &str, leaders: &[Option<String>], keyspace: &Keyspace) -> String {
 fn of_nodes(nodes: &[Node], told: &[&Told], notes: &mut Vec<String>) {
     for node in nodes {
         let name = &node.node;
-        if let Some(why) = &node.trouble {
+        if let Some(why) = node.trouble.as_ref().filter(|_| node.counts()) {
             let reached = told.iter().any(|told| linked(told).any(|peer| peer.name == *name));
             let but = if reached { "; its peers reach it" } else { "" };
             notes.push(match &node.http {
@@ -293,6 +366,31 @@ fn of_keyspaces(told: &[&Told], keyspaces: &[Shown], file: Option<&Deployment>, 
     }
 }
 
+/// Moves of keys that no node carries on.
+fn of_moves(told: &[&Told], keyspaces: &[Shown], notes: &mut Vec<String>) {
+    for name in keyspaces.iter().map(|shown| &shown.keyspace) {
+        // By the partition that they leave: for how long anybody has known of it, and whether anybody carries it on.
+        let mut moves: BTreeMap<u16, (u64, bool)> = BTreeMap::new();
+        for told in told {
+            let of = told.keyspaces.iter().filter(|keyspace| keyspace.name == *name);
+            for moving in of.flat_map(|keyspace| &keyspace.moving) {
+                let (seconds, driven) = moves.entry(moving.from).or_default();
+                *seconds = moving.seconds.max(*seconds);
+                *driven |= moving.driven;
+            }
+        }
+        for (from, (seconds, driven)) in moves {
+            if driven || seconds < STANDS_STILL {
+                continue;
+            }
+            notes.push(format!(
+                "a move of keys from partition {from} of {name} is known for {seconds} s, and no node that answers carries it on: \
+                 where that lasts, give the order again at any node (/admin/ranges?keyspace={name} has where they go)"
+            ));
+        }
+    }
+}
+
 /// Whom a node takes for the leader of a partition where others say another.
 fn disagrees<'a>(keyspace: &'a Keyspace, leaders: &[Option<String>]) -> Option<(&'a str, usize)> {
     let mut pairs = keyspace.leaders.iter().zip(leaders).enumerate();
@@ -302,12 +400,20 @@ fn disagrees<'a>(keyspace: &'a Keyspace, leaders: &[Option<String>]) -> Option<(
     })
 }
 
-fn of_links(told: &[&Told], file: Option<&Deployment>, notes: &mut Vec<String>) {
+fn of_links(
+    told: &[&Told],
+    missed: &dyn Fn(&str) -> bool,
+    file: Option<&Deployment>,
+    notes: &mut Vec<String>,
+) {
     let mut compared: Vec<(&str, &str)> = Vec::new();
     for told in told {
         let name = told.node.as_str();
         for peer in &told.peers {
             let to = peer.name.as_str();
+            if !peer.connected && !missed(to) {
+                continue;
+            }
             if !peer.connected {
                 let why = if peer.trouble.is_empty() { String::new() } else { format!(": {}", peer.trouble) };
                 notes.push(format!("{name} has no link to {to}{why}"));

@@ -1,6 +1,8 @@
 //! The cluster itself: every node of a deployment in this process, on loopback, with the wide area emulated
 //! between them. Nodes can be killed and started again, regions cut off and healed while it runs.
 
+mod network;
+
 use super::plain::Door;
 use super::view::{RegionView, Role, State, View};
 use crate::output::say;
@@ -9,6 +11,7 @@ use anyhow::Context;
 use isochrone_core::{Deployment, KeyspaceId, NodeId, RegionId};
 use isochrone_node::figures::{Reading, Readings};
 use isochrone_node::journal::Expect;
+use isochrone_node::network::{Order, WAITING};
 use isochrone_node::node::{DEFAULT_SNAPSHOT_BYTES, Node, NodeConfig, NodeHandle, Sockets};
 use isochrone_node::protocols::{Administration, Protocols};
 use isochrone_node::reactor::Control;
@@ -22,7 +25,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::time::{Duration, Instant};
 
 /// A running cluster. Dropped, its nodes stop in order.
@@ -41,6 +44,8 @@ pub(crate) struct Cluster {
     start: Instant,
     /// What came of orders that take time.
     notes: (Sender<String>, Receiver<String>),
+    /// What is asked over HTTP about the network.
+    orders: (SyncSender<Order>, Receiver<Order>),
 }
 
 /// A node, running or not.
@@ -130,6 +135,7 @@ impl Cluster {
             places,
             start: Instant::now(),
             notes: channel(),
+            orders: sync_channel(WAITING),
             deployment,
         };
         for (index, sockets) in sockets.into_iter().enumerate() {
@@ -206,10 +212,10 @@ impl Cluster {
         view
     }
 
-    /// Whether every region that is not down or cut off serves.
+    /// Whether every region serves that is not cut off.
     pub(crate) fn ready(&mut self) -> bool {
         self.bury();
-        (0..self.places.len()).all(|index| self.state(index) == State::Up)
+        (0..self.places.len()).all(|index| matches!(self.state(index), State::Up | State::Cut))
     }
 
     /// What became of earlier orders, and of nodes that ended by themselves.
@@ -278,19 +284,10 @@ impl Cluster {
 
     /// Cuts a region off from all others, or heals it.
     pub(crate) fn partition(&mut self, index: usize) -> String {
-        let place = &mut self.places[index];
-        place.cut = !place.cut;
-        let cut: Vec<_> = self.places.iter().map(|place| place.cut).collect();
-        for from in self.deployment.nodes() {
-            for to in self.deployment.nodes().iter().filter(|to| to.region != from.region) {
-                let apart = cut[usize::from(from.region.0)] || cut[usize::from(to.region.0)];
-                if self.emulation.get(from.id, to.id).cut != apart {
-                    self.emulation.cut(from.id, to.id, apart);
-                }
-            }
-        }
+        let cut = !self.places[index].cut;
+        self.set_cut(&[index], cut);
         let name = self.name(&self.places[index]);
-        if cut[index] {
+        if cut {
             format!("{name}: cut off, no message comes in or out; p heals it")
         } else {
             format!("{name}: healed")
@@ -375,6 +372,7 @@ impl Cluster {
             peers: self.peers.clone(),
             emulation: Some(self.emulation.clone()),
             admin_token: None,
+            network: Some(self.orders.0.clone()),
             snapshot_bytes: DEFAULT_SNAPSHOT_BYTES,
         };
         Node::start(config, &self.protocols, Box::new(RedisGateway))

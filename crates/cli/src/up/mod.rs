@@ -10,7 +10,7 @@ mod tests;
 mod view;
 
 use crate::arguments::{Format, Up};
-use crate::output::{put, say};
+use crate::output::{put, say, unprinted};
 use crate::stop::Stop;
 use crate::{Status, Usage, log, protocols};
 use anyhow::{Context, bail};
@@ -30,6 +30,8 @@ const REFRESH: Duration = Duration::from_millis(250);
 const LINES: Duration = Duration::from_secs(1);
 /// How often it is looked whether all regions serve.
 const GLANCE: Duration = Duration::from_millis(10);
+/// How often, between two lines, it is looked whether `isochrone net` has asked for anything.
+const TURN: Duration = Duration::from_millis(50);
 
 /// Runs the verb.
 pub(crate) fn run(arguments: Up) -> anyhow::Result<Status> {
@@ -45,7 +47,7 @@ pub(crate) fn run(arguments: Up) -> anyhow::Result<Status> {
     }
     let plain = plain || format == Format::Json || !std::io::stdout().is_terminal();
     if plain || std::env::var_os("RUST_LOG").is_some() && !std::io::stderr().is_terminal() {
-        log::start("error")?;
+        log::start("error", format)?;
     }
     let stop = Stop::listen()?;
     let home = Home::at(data)?;
@@ -108,6 +110,7 @@ impl Home {
 fn lines(cluster: &mut Cluster, stop: &Stop, period: Option<Duration>, format: Format) -> anyhow::Result<()> {
     let end = period.map(|period| Instant::now() + period);
     while !cluster.ready() {
+        cluster.obey();
         tell(cluster)?;
         if cluster.failed() {
             bail!("a node has ended before all regions served");
@@ -128,18 +131,18 @@ fn lines(cluster: &mut Cluster, stop: &Stop, period: Option<Duration>, format: F
             durability: (!view.fsync).then_some("UNSAFE"),
             regions: cluster.doors(),
         })?,
-        Format::Text => put(&plain::greeting(&view, &cluster.doors()))?,
+        Format::Text => print(&plain::greeting(&view, &cluster.doors()))?,
     }
     let mut next = Instant::now() + LINES;
     loop {
         let until = end.map_or(next, |end| end.min(next));
-        if stop.within(until.saturating_duration_since(Instant::now())) || end.is_some_and(|end| end < next) {
+        if attend(cluster, stop, until)? || end.is_some_and(|end| end < next) {
             break;
         }
         let view = cluster.look();
         match format {
             Format::Json => json(&plain::Line::of(&view, false))?,
-            Format::Text => put(&plain::text(&view))?,
+            Format::Text => print(&plain::text(&view))?,
         }
         tell(cluster)?;
         if end == Some(next) {
@@ -150,7 +153,25 @@ fn lines(cluster: &mut Cluster, stop: &Stop, period: Option<Duration>, format: F
     let view = cluster.look_back();
     match format {
         Format::Json => json(&plain::Line::of(&view, true)),
-        Format::Text => Ok(put(&plain::summary(&view))?),
+        Format::Text => print(&plain::summary(&view)),
+    }
+}
+
+/// Does until then what `isochrone net` asks for. Whether a signal has come.
+///
+/// # Errors
+/// As of [`tell`].
+fn attend(cluster: &mut Cluster, stop: &Stop, until: Instant) -> anyhow::Result<bool> {
+    loop {
+        cluster.obey();
+        tell(cluster)?;
+        let left = until.saturating_duration_since(Instant::now());
+        if stop.within(left.min(TURN)) {
+            return Ok(true);
+        }
+        if left <= TURN {
+            return Ok(false);
+        }
     }
 }
 
@@ -169,7 +190,15 @@ fn tell(cluster: &Cluster) -> anyhow::Result<()> {
 }
 
 fn json(line: &impl serde::Serialize) -> anyhow::Result<()> {
-    Ok(put(&(serde_json::to_string(line)? + "\n"))?)
+    print(&(serde_json::to_string(line)? + "\n"))
+}
+
+/// Prints lines. Where nobody reads them any more, the error is the system's.
+fn print(text: &str) -> anyhow::Result<()> {
+    put(text).map_err(|cause| match cause.kind() {
+        ErrorKind::BrokenPipe => cause.into(),
+        _ => unprinted(&cause).into(),
+    })
 }
 
 /// The live table.
@@ -184,6 +213,7 @@ fn table(cluster: &mut Cluster, stop: &Stop, period: Option<Duration>) -> anyhow
     let mut last = String::new();
     let mut drawn = None::<Instant>;
     loop {
+        cluster.obey();
         if let Some(news) = cluster.note() {
             note = news;
         }

@@ -696,7 +696,8 @@ fn wrong_input_is_told_with_what_would_be_right() {
     train(
         &["--plan", &at(folder, "none.plan")],
         expect![[r#"
-        isochrone: FOLDER/none.plan: No such file or directory (os error 2)
+        isochrone: --plan FOLDER/none.plan: cannot be read: No such file or directory (os error 2)
+          `isochrone learn plan --out` writes one
     "#]],
     );
     train(
@@ -739,7 +740,8 @@ fn wrong_input_is_told_with_what_would_be_right() {
         &["plan", &absent, "--out", &nowhere],
         &["global", five, &absent, "--model", &nowhere],
     ] {
-        let wanted = "isochrone: FOLDER/none/it: No such file or directory (os error 2)\n";
+        let wanted = "isochrone: FOLDER/none/it: cannot be written: No such file or directory (os error 2)\n  \
+                      name a file in a folder that this user may write\n";
         assert_eq!(learn(folder, words), (2, wanted.to_owned()));
     }
     let (status, said) =
@@ -862,9 +864,10 @@ fn wrong_input_is_told_with_what_would_be_right() {
     says(
         folder,
         &["predict", &data, "--model", &model, "--out", &at(folder, "none/told")],
-        1,
+        2,
         expect![[r#"
-        isochrone: cannot write FOLDER/none/told: No such file or directory (os error 2)
+        isochrone: FOLDER/none/told: cannot be written: No such file or directory (os error 2)
+          name a file in a folder that this user may write
     "#]],
     );
     says(
@@ -873,6 +876,7 @@ fn wrong_input_is_told_with_what_would_be_right() {
         2,
         expect![[r#"
         isochrone: FOLDER/none.svm: cannot read it: No such file or directory (os error 2)
+          name a file of samples, or - for standard input
     "#]],
     );
     let plan = at(folder, "a.plan");

@@ -2,10 +2,12 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on should panic")]
 
+mod backup;
 mod census;
 mod chaos;
 mod cluster;
 mod differential;
+mod doctor;
 mod durability;
 mod full_disk;
 #[path = "../../../node/tests/node/grammar.rs"]
@@ -16,7 +18,9 @@ mod hostile;
 mod learn;
 mod load;
 mod messages;
+mod net;
 mod orders;
+mod plan;
 mod processes;
 mod proxy;
 mod ranges;
@@ -25,6 +29,7 @@ mod redis;
 mod replace;
 mod resp;
 mod retwis;
+mod rules;
 mod safety;
 mod slow_links;
 mod status;

@@ -269,7 +269,7 @@ fn what_cannot_be_started_says_why_and_leaves_nothing() {
     let err = refused(&new, &["--port", &address.port().to_string()]);
     let right = "stop it (a redis-server, or this very command?), or choose another with --port";
     assert_eq!(err, format!("isochrone: {address}: in use by another program\n  {right}\n"));
-    assert!(fs::read_dir(&new).unwrap().next().is_none(), "nothing was written");
+    assert!(!new.exists(), "nothing was written");
 
     let file = path.join("file");
     fs::write(&file, "").unwrap();
@@ -302,8 +302,10 @@ fn what_cannot_be_started_says_why_and_leaves_nothing() {
     assert!(err.contains("single quotes") && !err.contains("t=2"), "{err}");
     assert!(fs::read_dir(&mistyped).unwrap().next().is_none(), "nothing was written");
 
-    let err = refused(&path.join("open"), &["--bind", "0.0.0.0", "--insecure"]);
+    let open = path.join("open");
+    let err = refused(&open, &["--bind", "0.0.0.0", "--insecure"]);
     assert!(err.contains("there is no password") && err.contains("--password-hash"), "{err}");
+    assert!(!open.exists(), "nothing was written");
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! A node that has lost its disk is replaced by another, as `docs/operations.md` says.
 
-use super::processes::{TOKEN, client, deployment_of, leader, node, nodes, outcome, serves, until};
+use super::processes::{TOKEN, client, deployment_of, leader, node, nodes, outcome, page, serves, until};
 use super::resp::{Client, Reply};
+use serde_json::{Value, json};
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -92,6 +93,10 @@ fn replaced(protocol: &str, partitions: u16) {
 
     // The leader knows that the removal is decided. With a write, or a heartbeat later, the others know it too.
     write(2, "between");
+    let shown = missed_by_nobody(&file);
+    let members = json!(["n1", "n2", "n3"]);
+    let told = shown["keyspaces"][0]["members"].as_array().unwrap();
+    assert!(told.len() == usize::from(partitions) && told.iter().all(|told| *told == members), "{shown}");
 
     // Now any of the three may be lost: this would not be so if the lost one still counted.
     first[1].signal("KILL");
@@ -115,6 +120,44 @@ fn replaced(protocol: &str, partitions: u16) {
     let replies = client.pipeline(&commands).unwrap();
     let ok = || Reply::Text("OK".into());
     assert_eq!(replies, [ok(), ok(), ok(), Reply::Number(1)]);
+}
+
+/// What `isochrone status` shows where all who are members of something are there.
+fn missed_by_nobody(file: &std::path::Path) -> Value {
+    until("a status that misses nobody", || {
+        let (status, out, _) = outcome(["status", file.to_str().unwrap(), "--format", "json"]);
+        if status == 0 { serde_json::from_str(&out).ok() } else { None }
+    })
+}
+
+/// Where copies are is seen at every node, and the alarm on links goes out with the node that was removed.
+#[test]
+fn a_node_of_curp_whose_copy_is_on_a_spare_now_is_missed_by_nobody() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    let addresses = nodes(4);
+    let file = deployment_of(path, "cluster.toml", "spare", &addresses, "curp");
+    let text = fs::read_to_string(&file).unwrap();
+    let more = "replicas = [\"n0\", \"n1\", \"n2\"]\nparameters = { spares = \"n3\" }\n";
+    fs::write(&file, text + more).unwrap();
+    let mut running: Vec<_> = (0..4).map(|index| node(&file, index, path)).collect();
+    addresses.iter().for_each(|addresses| serves(addresses.redis));
+    until("remove-replica", || {
+        order(addresses[0].http, "remove-replica", "n1").inspect_err(|why| println!("{why}")).ok()
+    });
+    running[1].signal("KILL");
+    assert_eq!(running[1].end(), None);
+    for (index, says) in [(0, ["n1\"} 0", "n3\"} 1"]), (3, ["n0\"} 1", "n1\"} 0"])] {
+        for says in says.map(|says| format!("\nisochrone_peer_member{{peer=\"{says}\n")) {
+            until(&says, || page(addresses[index].http, "/metrics").filter(|page| page.contains(&says)));
+        }
+    }
+    let shown = missed_by_nobody(&file);
+    let keyspace = &shown["keyspaces"][0];
+    assert_eq!(keyspace["members"], json!([["n0", "n2", "n3"]]), "{shown}");
+    let mut roles: Vec<_> = keyspace["nodes"].as_array().unwrap().iter().map(|row| &row["role"]).collect();
+    roles.sort_by_key(|role| role.to_string());
+    assert_eq!(roles, ["leader", "replica", "replica"], "{shown}");
 }
 
 /// D-2: a witness that has lost what it held is no witness of the same master any more, and neither is its node a copy;

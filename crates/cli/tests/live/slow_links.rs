@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 const NODES: usize = 3;
 /// Bytes a second and direction.
 const RATE: u32 = 2_000_000;
-/// Takes two seconds on a link, several times as long as silence is borne.
-const LARGE: usize = 4_000_000;
+/// Takes four seconds on a link, many times as long as silence is borne.
+const LARGE: usize = 8_000_000;
 
 #[test]
 fn multipaxos_carries_a_large_value_over_slow_links() {
@@ -19,6 +19,11 @@ fn multipaxos_carries_a_large_value_over_slow_links() {
 #[test]
 fn curp_carries_a_large_value_over_slow_links() {
     carries("curp");
+}
+
+#[test]
+fn epaxos_carries_a_large_value_over_slow_links() {
+    carries("epaxos");
 }
 
 /// Who leads while a value takes long to the others leads still when it has come, and answers.

@@ -179,7 +179,7 @@ impl FromStr for Recipe {
                     None => spot.strip_suffix(['M', 'm']).map_or((spot, 1), |digits| (digits, 1_000_000)),
                 };
                 let spot = digits.parse::<u32>().ok().and_then(|number| number.checked_mul(times));
-                Ok(Recipe::hotspot(spot.ok_or_else(unknown)?))
+                Ok(Recipe::hotspot(spot.filter(|spot| *spot > 0).ok_or_else(unknown)?))
             }
         }
     }

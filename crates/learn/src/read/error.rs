@@ -59,7 +59,8 @@ impl fmt::Display for LineError {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         let found = match self.problem.found.as_str() {
             "" => "the line ends".to_owned(),
-            found => format!("`{found}`"),
+            // A file may hold what would move the cursor of a terminal, or worse.
+            found => format!("`{}`", found.replace(char::is_control, "\u{fffd}")),
         };
         let (file, expected) = (self.file.display(), &self.problem.expected);
         match &self.problem.column {
@@ -158,4 +159,16 @@ pub enum ReadError {
         /// The file.
         path: PathBuf,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_stands_in_a_file_moves_no_cursor() {
+        let problem = Problem::word(b"\x1b[31m\x07 1:1", 0, "a label");
+        let error = LineError { file: PathBuf::from("data.svm"), line: 3, problem };
+        assert_eq!(error.to_string(), "data.svm:3:1: `\u{fffd}[31m\u{fffd}`: expected a label");
+    }
 }

@@ -4,6 +4,7 @@ use super::error::ReadError;
 use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
 use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 use std::cell::RefCell;
+use std::error::Error;
 use std::io::{self, Read, Write};
 use std::path::Path;
 
@@ -270,6 +271,34 @@ impl Lines {
     }
 }
 
+/// Why a frame, counted from 1, was not unpacked; the decoder says it in the words of its code.
+fn broken(error: &FrameDecoderError, frame: u64) -> io::Error {
+    let mut cause: Option<&(dyn Error + 'static)> = Some(error);
+    while let Some(error) = cause {
+        match error.downcast_ref::<io::Error>().map(io::Error::kind) {
+            Some(kind @ io::ErrorKind::UnexpectedEof) => {
+                return io::Error::new(kind, format!("zstd frame {frame} is cut off"));
+            }
+            Some(kind) => return io::Error::new(kind, error.to_string()),
+            None => cause = error.source(),
+        }
+    }
+    let (kind, what) = match error {
+        FrameDecoderError::ReadFrameHeaderError(ReadFrameHeaderError::BadMagicNumber(_)) => {
+            (io::ErrorKind::InvalidData, "no zstd frame begins where one should")
+        }
+        FrameDecoderError::WindowSizeTooBig { .. } => (
+            io::ErrorKind::Unsupported,
+            "its window is larger than is unpacked\n  pack it anew, with a smaller level and without --long",
+        ),
+        FrameDecoderError::DictNotProvided { .. } => {
+            (io::ErrorKind::Unsupported, "it was packed with a dictionary\n  pack it anew, without one")
+        }
+        _ => (io::ErrorKind::InvalidData, "what is packed cannot be what was written"),
+    };
+    io::Error::new(kind, format!("zstd frame {frame}: {what}"))
+}
+
 /// The frames of a zstd file, one after the other.
 struct Frames<S: io::BufRead> {
     source: S,
@@ -300,7 +329,7 @@ impl<S: io::BufRead> Frames<S> {
                         ));
                     }
                 }
-                Err(error) => return Err(io::Error::other(error)),
+                Err(error) => return Err(broken(&error, self.ended + 1)),
             }
         }
         Ok(false)
@@ -319,7 +348,9 @@ impl<S: io::BufRead> Read for Frames<S> {
             // Of a frame under way the last part is kept back, for what follows to refer to.
             while frame.can_collect() < into.len() && !frame.is_finished() {
                 let wanted = BlockDecodingStrategy::UptoBytes(into.len() - frame.can_collect());
-                frame.decode_blocks(&mut self.source, wanted).map_err(io::Error::other)?;
+                frame
+                    .decode_blocks(&mut self.source, wanted)
+                    .map_err(|error| broken(&error, self.ended + 1))?;
             }
             let read = frame.read(into)?;
             if read > 0 || into.is_empty() {

@@ -225,6 +225,14 @@ fn compression_is_known_by_content() {
     assert!(damaged.starts_with(at), "{damaged}");
     let cut = told([&frame[..], &aside[..9]].concat(), Options::default());
     assert!(cut.contains("a zstd frame to be skipped, behind frame 1, is cut off"), "{cut}");
+    let cut = told([&frame[..], &frame[..frame.len() - 60]].concat(), Options::default());
+    assert!(cut.contains(": zstd frame 2 is cut off\n  the file is damaged"), "{cut}");
+    let behind = told([&frame[..], b"nothing of zstd"].concat(), Options::default());
+    assert!(behind.contains(": zstd frame 2: no zstd frame begins where one should\n"), "{behind}");
+    // Behind the header of a frame and that of its first block, what that block says of itself.
+    let header = &frame[..4];
+    let reserved = told([header, b"\0\x58\x06\0\0"].concat(), Options::default());
+    assert!(reserved.contains(": zstd frame 1: what is packed cannot be what was written\n"), "{reserved}");
     let xz = Reader::of(Path::new("data.xz"), Cursor::new(b"\xfd7zXZ\0\0".to_vec()), Options::default());
     assert_eq!(
         xz.unwrap_err().to_string(),

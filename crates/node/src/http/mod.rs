@@ -1,15 +1,18 @@
 //! Metrics, health, status and administration over HTTP, on a port and a thread of their own.
 //!
 //! Reading is open to whoever reaches the port. Changing anything needs the node's token, comes from
-//! loopback only, and never from a page of another origin (`trust.md` S17).
+//! loopback only, and never from a page of another origin (`trust.md` S17). The network that a
+//! host emulates is changed without the token ([`network`]).
 
 mod door;
+mod network;
 mod page;
 
 pub(crate) use door::CONNECTIONS;
 
 use crate::background::Background;
 use crate::limits::Limits;
+use crate::network::Order;
 use crate::node::Orders;
 use crate::protocols::{Administration, Extent};
 use crate::reactor::{Board, Control, KeyspaceStatus, Responder};
@@ -25,6 +28,7 @@ use isochrone_core::{Blob, KeyspaceId, NodeId, PartitionId, ProcessId, key_hash,
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::sync::oneshot;
@@ -54,6 +58,7 @@ pub(crate) struct State {
     pub keyspaces: BTreeMap<String, KeyspaceId>,
     pub nodes: BTreeMap<String, NodeId>,
     pub admin_token: Option<String>,
+    pub network: Option<SyncSender<Order>>,
 }
 
 /// The server; dropped, it ends.
@@ -102,6 +107,11 @@ async fn serve_or_wait(Shared(served): Shared<Arc<OnceLock<Router>>>, request: R
 }
 
 fn router(state: Arc<State>) -> Router {
+    let (emulated, also): (Router<Arc<State>>, &str) = match &state.network {
+        Some(line) => (network::router(line.clone()), network::PLACES),
+        None => (Router::new(), ""),
+    };
+    let places = format!("{PLACES}{also}");
     Router::new()
         .route("/metrics", get(metrics))
         .route("/readyz", get(ready))
@@ -113,8 +123,9 @@ fn router(state: Arc<State>) -> Router {
         .route("/admin/ranges", get(ranges))
         .route("/admin/stop-process", post(stop_process))
         .route("/admin/stop", post(stop))
-        .fallback(async || (StatusCode::NOT_FOUND, PLACES))
-        .method_not_allowed_fallback(async || (StatusCode::METHOD_NOT_ALLOWED, PLACES))
+        .merge(emulated)
+        .fallback((StatusCode::NOT_FOUND, places.clone()))
+        .method_not_allowed_fallback((StatusCode::METHOD_NOT_ALLOWED, places))
         .layer(axum::extract::DefaultBodyLimit::max(BODY_MAX))
         .with_state(state)
 }
@@ -375,23 +386,36 @@ fn allowed<'a>(
     from: &SocketAddr,
     headers: &HeaderMap,
 ) -> Result<&'a State, (StatusCode, String)> {
-    let refuse = |why: &str| Err((StatusCode::FORBIDDEN, format!("{why}\n")));
-    if !from.ip().is_loopback() {
-        return refuse("administration is served on loopback only");
-    }
-    let text = |name| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let origin = text(header::ORIGIN);
-    if !origin.is_empty() && origin.split("://").nth(1) != Some(text(header::HOST)) {
-        return refuse("pages of another origin may change nothing");
-    }
+    near(from, headers)?;
     let Some(token) = &state.admin_token else {
-        return refuse("this node was started without an administration token");
+        return Err(refusal("this node was started without an administration token"));
     };
-    let shown = text(header::AUTHORIZATION).strip_prefix("Bearer ").unwrap_or_default();
+    let shown = text(headers, header::AUTHORIZATION).strip_prefix("Bearer ").unwrap_or_default();
     if !equal(shown.as_bytes(), token.as_bytes()) {
         return Err((StatusCode::UNAUTHORIZED, "send the header Authorization: Bearer <token>\n".to_owned()));
     }
     Ok(state)
+}
+
+/// Refuses who is not on this machine, and pages of another origin.
+fn near(from: &SocketAddr, headers: &HeaderMap) -> Result<(), (StatusCode, String)> {
+    if !from.ip().is_loopback() {
+        return Err(refusal("administration is served on loopback only"));
+    }
+    let origin = text(headers, header::ORIGIN);
+    if !origin.is_empty() && origin.split("://").nth(1) != Some(text(headers, header::HOST)) {
+        return Err(refusal("pages of another origin may change nothing"));
+    }
+    Ok(())
+}
+
+fn refusal(why: &str) -> (StatusCode, String) {
+    (StatusCode::FORBIDDEN, format!("{why}\n"))
+}
+
+/// A header's text; nothing where there is none.
+fn text(headers: &HeaderMap, name: header::HeaderName) -> &str {
+    headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
 }
 
 /// Compares in a time that depends on the lengths only.

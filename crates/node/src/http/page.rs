@@ -112,6 +112,15 @@ pub(super) fn page(board: &Board, limits: &Limits) -> String {
         );
     }
     for peer in &status.peers {
+        page.value(
+            "isochrone_peer_member",
+            gauge,
+            "Whether a keyspace has a replica there now, as far as this node knows.",
+            &[("peer", &peer.name)],
+            number(peer.member),
+        );
+    }
+    for peer in &status.peers {
         if let Some(millis) = peer.round_trip_ms {
             page.value(
                 "isochrone_peer_round_trip_time_seconds",
@@ -517,6 +526,7 @@ mod tests {
         let peer = PeerStatus {
             name: "b".to_owned(),
             address: "127.0.0.1:1".to_owned(),
+            member: false,
             connected: true,
             round_trip_ms: None,
             clock_ahead_ms: None,
@@ -549,6 +559,7 @@ mod tests {
             let reached = format!("isochrone_limit_reached_total{{limit=\"metric_series\"}} {scrape}\n");
             for kept in [
                 "isochrone_peer_connected{peer=\"b\"} 1\n",
+                "isochrone_peer_member{peer=\"b\"} 0\n",
                 "isochrone_limit{limit=\"metric_series\"} 5000\n",
                 "isochrone_command_duration_seconds_count{keyspace=\"k5\",origin_region=\"R\"} 0\n",
                 "isochrone_protocol_stands{keyspace=\"0\",partition=\"999\",what=\"keys\"} 1\n",

@@ -38,6 +38,10 @@ impl JournalOptions {
     }
 }
 
+/// Memory that an emptied buffer keeps, in bytes. A batch is used again and again, and there are as many as ever waited for the
+/// disk at once: with what a large value took in each of them they would hold a gigabyte for good.
+pub(super) const KEEP: usize = 1 << 20;
+
 /// Entries to be written together.
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
@@ -91,10 +95,11 @@ impl Batch {
         self.records
     }
 
-    /// Empties it and keeps its memory.
+    /// Empties it and keeps its memory, unless that is much.
     pub fn clear(&mut self) {
-        self.bytes.clear();
-        *self = Self { bytes: std::mem::take(&mut self.bytes), ..Self::default() };
+        let mut bytes = std::mem::take(&mut self.bytes);
+        empty(&mut bytes);
+        *self = Self { bytes, ..Self::default() };
     }
 
     fn entry(&mut self, stream: StreamId, kind: Kind, encode: impl FnOnce(&mut Vec<u8>)) {
@@ -105,5 +110,13 @@ impl Batch {
             self.too_large = Some(length as u64);
         }
         self.entries += 1;
+    }
+}
+
+/// Empties a buffer, which keeps no more memory than [`KEEP`].
+pub(super) fn empty(buffer: &mut Vec<u8>) {
+    buffer.clear();
+    if buffer.capacity() > KEEP {
+        *buffer = Vec::new();
     }
 }

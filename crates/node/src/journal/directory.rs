@@ -16,6 +16,9 @@ const IDENTITY_NEW: &str = "IDENTITY.new";
 const JOURNAL: &str = "journal";
 const SNAPSHOTS: &str = "snapshots";
 
+/// How names begin in a data directory of what is only tried there, as how long a sync takes: they make it nobody's.
+pub const TRIAL: &str = ".isochrone-trial-";
+
 /// What the caller knows about a directory before it looks.
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]
 pub enum Expect {
@@ -57,35 +60,18 @@ impl DataDirectory {
             }
             _ => JournalError::io(path, "create the directory", SECTOR as u64, error),
         })?;
-        let found = read_identity(&path.join(IDENTITY))?;
-        match found {
-            None => {
-                refuse_strangers(path)?;
-                // Whoever made it may not have done this. A directory that this user may not read, or that knows of no
-                // sync, is an administrator's.
-                sync_names(path, 1)
-                    .or_else(|error| match error.kind() {
-                        ErrorKind::PermissionDenied | ErrorKind::InvalidInput | ErrorKind::Unsupported => {
-                            Ok(())
-                        }
-                        _ => Err(error),
-                    })
-                    .map_err(|e| JournalError::io(path, "sync the name of", SECTOR as u64, e))?;
-            }
-            Some(found) if found.cluster != cluster => {
-                let path = path.join(IDENTITY);
-                return Err(JournalError::OtherCluster { path, found: found.cluster, expected: cluster });
-            }
-            Some(found) if found.node != node => {
-                return Err(JournalError::OtherNode {
-                    path: path.join(IDENTITY),
-                    found: found.node,
-                    expected: node,
-                });
-            }
-            Some(_) => {}
+        let fresh = !Self::is_used(path, cluster, node)?;
+        if fresh {
+            // Whoever made it may not have done this. A directory that this user may not read, or that knows of no
+            // sync, is an administrator's.
+            sync_names(path, 1)
+                .or_else(|error| match error.kind() {
+                    ErrorKind::PermissionDenied | ErrorKind::InvalidInput | ErrorKind::Unsupported => Ok(()),
+                    _ => Err(error),
+                })
+                .map_err(|e| JournalError::io(path, "sync the name of", SECTOR as u64, e))?;
         }
-        if found.is_none() && expect == Expect::Existing {
+        if fresh && expect == Expect::Existing {
             return Err(JournalError::Missing { path: path.into() });
         }
         let lock = lock(&path.join(LOCK))?;
@@ -94,7 +80,47 @@ impl DataDirectory {
             std::fs::create_dir_all(&folder)
                 .map_err(|e| JournalError::io(folder, "create the directory", SECTOR as u64, e))?;
         }
-        Ok(Self { path: path.into(), identity, fresh: found.is_none(), _lock: lock })
+        Ok(Self { path: path.into(), identity, fresh, _lock: lock })
+    }
+
+    /// Whether this node has run in the directory at `path`, which exists, or nobody has. Nothing is opened or changed.
+    ///
+    /// # Errors
+    /// It belongs to another cluster, node or format, or is somebody else's.
+    pub fn is_used(path: &Path, cluster: u64, node: u16) -> Result<bool, JournalError> {
+        match read_identity(&path.join(IDENTITY))? {
+            None => refuse_strangers(path).map(|()| false),
+            Some(found) if found.cluster != cluster => {
+                let path = path.join(IDENTITY);
+                Err(JournalError::OtherCluster { path, found: found.cluster, expected: cluster })
+            }
+            Some(found) if found.node != node => {
+                let path = path.join(IDENTITY);
+                Err(JournalError::OtherNode { path, found: found.node, expected: node })
+            }
+            Some(_) => Ok(true),
+        }
+    }
+
+    /// Whether somebody has the directory at `path` open; no where there is none. A node that opens it in this very moment
+    /// may be told so of whoever asks.
+    ///
+    /// # Errors
+    /// This user may not look.
+    pub fn is_locked(path: &Path) -> Result<bool, JournalError> {
+        let path = path.join(LOCK);
+        let file = match File::open(&path) {
+            Ok(file) => file,
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+                return Ok(false);
+            }
+            Err(error) => return Err(JournalError::io(path, "open", 0, error)),
+        };
+        match file.try_lock_shared() {
+            Ok(()) => Ok(false),
+            Err(TryLockError::WouldBlock) => Ok(true),
+            Err(TryLockError::Error(error)) => Err(JournalError::io(path, "lock", 0, error)),
+        }
     }
 
     /// Which cluster the directory at `path` belongs to, without opening it; `None` where no node has run in it.
@@ -218,7 +244,7 @@ fn refuse_strangers(path: &Path) -> Result<(), JournalError> {
         .map_err(|e| JournalError::io(path, "list", 0, e))?;
     // Neither what a file system puts at its own root nor a deployment file makes the directory somebody's.
     let ours = [LOCK, IDENTITY_NEW, JOURNAL, SNAPSHOTS, "lost+found", "deployment.toml"];
-    strangers.retain(|name| !ours.contains(&name.as_str()));
+    strangers.retain(|name| !ours.contains(&name.as_str()) && !name.starts_with(TRIAL));
     strangers.sort();
     match strangers.into_iter().next() {
         Some(entry) => Err(JournalError::NotIsochrone { path: path.into(), entry }),

@@ -57,7 +57,7 @@ mod writer;
 
 pub use batch::{Batch, Fsync, JournalOptions};
 pub(crate) use directory::put;
-pub use directory::{DataDirectory, Expect, make};
+pub use directory::{DataDirectory, Expect, TRIAL, make};
 pub use disk::{Disk, DiskFile, RealDisk};
 pub use error::JournalError;
 pub(crate) use error::REPLACE;

@@ -73,6 +73,16 @@ fn newest_frame(disk: &FaultyDisk) -> (String, u64) {
 }
 
 #[test]
+fn an_emptied_batch_keeps_little_memory() {
+    let mut batch = batch(A, &[&[7; 100]]);
+    batch.clear();
+    assert!(batch.is_empty() && batch.bytes.capacity() >= 100);
+    batch.record(A, &vec![7; 8 << 20]);
+    batch.clear();
+    assert!(batch.is_empty() && batch.bytes.capacity() <= super::batch::KEEP);
+}
+
+#[test]
 fn records_come_back_in_order_with_their_positions() {
     let disk = FaultyDisk::default();
     let (mut journal, ..) = reopen(&disk);
@@ -546,6 +556,23 @@ fn an_empty_directory_of_a_node_that_has_run_before_is_refused() {
         Mount the right disk; if the disk is lost, do not start this node again with another directory, which would be without what it has promised: put a node of another name in its place (docs/operations.md, "A node that has lost its disk, or whose journal is damaged").
     "#]];
     check(golden, &directory_refusal(dir.path(), 7, 1, Expect::Existing));
+}
+
+#[test]
+fn whose_a_directory_is_is_told_without_opening_it() {
+    let (used, other) = (used_directory(), tempfile::tempdir().unwrap());
+    let is_used = |dir: &tempfile::TempDir| DataDirectory::is_used(dir.path(), 7, 1).unwrap();
+    let is_locked = |dir: &tempfile::TempDir| DataDirectory::is_locked(dir.path()).unwrap();
+    assert_eq!((is_used(&used), is_locked(&used)), (true, false));
+    assert!(DataDirectory::is_used(used.path(), 7, 2).is_err());
+    // What is left of something that was tried there makes it nobody's.
+    std::fs::create_dir(other.path().join(format!("{TRIAL}left"))).unwrap();
+    assert_eq!((is_used(&other), is_locked(&other)), (false, false));
+    assert_eq!(other.path().read_dir().unwrap().count(), 1, "something was made");
+    let held = DataDirectory::open(used.path(), 7, 1, Expect::Existing).unwrap();
+    assert_eq!((is_used(&used), is_locked(&used)), (true, true));
+    drop(held);
+    assert!(!is_locked(&used));
 }
 
 #[test]

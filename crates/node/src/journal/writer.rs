@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 use super::activation::{activate, encode_incarnation, preamble, salt};
-use super::batch::{Batch, Fsync, JournalOptions};
+use super::batch::{Batch, Fsync, JournalOptions, empty};
 use super::directory::DataDirectory;
 use super::disk::{Disk, DiskFile, RealDisk};
 use super::error::JournalError;
@@ -379,7 +379,7 @@ impl<D: Disk> Journal<D> {
 
     /// Clears the buffer and leaves room for a frame's header.
     fn begin_frame(&mut self) {
-        self.buffer.clear();
+        empty(&mut self.buffer);
         self.buffer.resize(FRAME_HEADER, 0);
     }
 

@@ -357,6 +357,11 @@ mod tests {
         for (text, what) in [
             (format!("{}\nmain 1\n", KEYSPACES.older), format!("a line is not {}", KEYSPACES.line)),
             (written.replace("multipaxos", "multipaxoz"), "its checksum is another".to_owned()),
+            ("junk\n".to_owned(), "its first line is not one that a node writes".to_owned()),
+            (
+                written.replace("format 2: name", "format 2: nome"),
+                "its first line is not one that a node writes".to_owned(),
+            ),
         ] {
             fs::write(&path, text).unwrap();
             let error = keep(directory.path(), &deployment(&begun)).unwrap_err().to_string();

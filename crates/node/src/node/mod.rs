@@ -8,7 +8,7 @@ mod sockets;
 pub use handle::{NodeHandle, Orders};
 pub use layout::keyspaces;
 pub use recovery::process_incarnation;
-pub use sockets::Sockets;
+pub use sockets::{Sockets, bound};
 
 use handle::ORDERS;
 use recovery::{Recovered, recover};
@@ -21,6 +21,7 @@ use crate::http;
 use crate::journal::{Expect, JournalError};
 use crate::limits::{Limits, open_files};
 use crate::metrics::{KeyspaceMetrics, NodeMetrics};
+use crate::network;
 use crate::poller::Poller;
 use crate::protocols::{Placement, Protocols};
 use crate::reactor::calls::Line;
@@ -42,9 +43,9 @@ use isochrone_core::{Instant, Lasting, NodeId, ProcessId, Random, Span};
 use rand_core::RngCore;
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, TcpListener};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
-use std::sync::mpsc::sync_channel;
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, OnceLock};
 use thiserror::Error;
 
@@ -67,6 +68,9 @@ pub struct NodeConfig {
     /// What HTTP clients must show to change anything: `Authorization: Bearer <token>`. Nothing can be changed
     /// over HTTP without.
     pub admin_token: Option<String>,
+    /// Who answers what is asked about the network, where the host emulates one and takes orders about it from whoever is on
+    /// this machine; nodes that run for real have none.
+    pub network: Option<SyncSender<network::Order>>,
     /// Bytes of records, at least, after which a process is asked for a snapshot.
     pub snapshot_bytes: u64,
 }
@@ -180,10 +184,7 @@ impl Node {
             keyspaces.add(&deployment, keyspace, &me, &region, protocols)?;
         }
         let security = deployment.security();
-        let files = Files {
-            peer: security.peer.as_ref().map(|files| files.of(&me)),
-            client: security.client.as_ref().map(|files| files.of(&me)),
-        };
+        let files = files(&deployment, &me);
         let marks = files.marks();
         // Before there is data: a first start that is refused for them leaves none.
         let loaded = files.load()?;
@@ -386,10 +387,62 @@ impl Node {
                 keyspaces: names.collect(),
                 nodes: nodes.collect(),
                 admin_token: config.admin_token,
+                network: config.network,
             });
         }
         handle.http = http;
         Ok(handle)
+    }
+}
+
+/// What keeps a node from starting on this data directory, which exists, and under this deployment, as far as that can be told
+/// without opening it; else whether it has run there before. Nothing is changed.
+///
+/// # Errors
+/// As of [`Node::start`].
+pub fn examine(
+    data: &Path,
+    deployment: &Deployment,
+    node: NodeId,
+    protocols: &Protocols,
+) -> Result<bool, StartError> {
+    let used = recovery::is_used(data, deployment, node)?;
+    let me = deployment.node(node);
+    let region = &deployment.region(me.region).name;
+    let mut keyspaces = Keyspaces::default();
+    for keyspace in deployment.keyspaces() {
+        keyspaces.add(deployment, keyspace, me, region, protocols)?;
+    }
+    layout::examine(data, deployment, &keyspaces.lasting)?;
+    Ok(used)
+}
+
+/// Reads what a node reads at its start beside the deployment file and its data: certificates, keys, users. When each
+/// certificate runs out, by its name, in seconds since 1970.
+///
+/// # Errors
+/// What keeps the node from starting; or the certificate that it shows to its peers is none that they take from it.
+pub fn credentials(deployment: &Deployment, node: NodeId) -> Result<Vec<(&'static str, u64)>, StartError> {
+    let me = deployment.node(node);
+    let files = files(deployment, me);
+    let loaded = files.load()?;
+    if let Some(peer) = &files.peer {
+        let shown = crate::security::certificates(&peer.cert)?;
+        crate::security::check_peer(&shown, node, deployment.cluster_id()).map_err(|cause| {
+            let cause = format!("{cause}, so peers refuse it; `isochrone cert` makes one for each node");
+            SecurityError::Unfit { path: peer.cert.clone(), cause }
+        })?;
+    }
+    users(deployment, me)?;
+    Ok(loaded.expiries.named().collect())
+}
+
+/// The certificates and keys of a node.
+fn files(deployment: &Deployment, me: &isochrone_core::deployment::Node) -> Files {
+    let security = deployment.security();
+    Files {
+        peer: security.peer.as_ref().map(|files| files.of(me)),
+        client: security.client.as_ref().map(|files| files.of(me)),
     }
 }
 

@@ -6,9 +6,10 @@ use crate::hosted::Hosted;
 use crate::journal::{DataDirectory, Fsync, JournalError, JournalOptions, JournalThread, StreamId};
 use crate::snapshots::{SnapshotThread, Start};
 use isochrone_core::deployment::Deployment;
-use isochrone_core::{Blob, Identity};
+use isochrone_core::{Blob, Identity, NodeId};
 use mio::Waker;
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 
 /// Bytes of a journal that takes long enough to read to be said so.
@@ -100,6 +101,11 @@ pub(super) fn recover(
     let journal = JournalThread::start(journal, wake(waker))?;
     let snapshots = SnapshotThread::start(store, journal.mark(), wake(waker))?;
     Ok(Recovered { journal, snapshots, processes: processes.into_values().collect(), incarnation, births })
+}
+
+/// Whether this node has run in the data directory, which exists, or nobody has.
+pub(super) fn is_used(data: &Path, deployment: &Deployment, node: NodeId) -> Result<bool, StartError> {
+    DataDirectory::is_used(data, deployment.cluster_id(), node.0).map_err(|error| named(error, deployment))
 }
 
 /// The same error, with the names that the deployment has for itself and for nodes.

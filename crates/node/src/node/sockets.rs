@@ -77,7 +77,10 @@ fn bind<'a>(
 }
 
 /// A socket with this address that nobody listens at yet; of several addresses of a name, with the first that may be had.
-fn bound(address: (&str, u16)) -> io::Result<TcpListener> {
+///
+/// # Errors
+/// The address is in use, or not this machine's.
+pub fn bound(address: (&str, u16)) -> io::Result<TcpListener> {
     let mut failed = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
     for address in address.to_socket_addrs()? {
         match bound_to(address) {

@@ -64,7 +64,8 @@ const SCRATCH: usize = 128 << 10;
 
 /// An order to a running node.
 pub enum Control {
-    /// Stop in order: take no more clients, give leadership away, answer what is under way, flush.
+    /// Stop in order: take no more clients, give leadership away, execute nothing more for others, answer what is under way,
+    /// flush.
     Stop,
     /// The same with all other nodes at once: leadership goes to nobody, since nobody will be there to take it.
     StopWithAll,
@@ -372,6 +373,7 @@ impl Reactor {
                 "stopping: no new clients, leadership goes to others, commands under way are answered"
             );
             self.step_down(now);
+            self.retire();
         } else {
             tracing::info!("stopping with all others: no new clients, commands under way are answered");
         }
@@ -386,6 +388,16 @@ impl Reactor {
                 let nobody: Responder = Box::new(|_| {});
                 self.administer(keyspace, None, &Administration::StepDown, nobody);
             }
+        }
+    }
+
+    /// Executes nothing more for clients of other nodes. These orders are answered once nothing is under way for them, and this node
+    /// waits for its orders.
+    fn retire(&mut self) {
+        let views = self.clients.keyspaces().iter().filter(|view| view.transactional);
+        for keyspace in views.map(|view| view.id).collect::<Vec<_>>() {
+            let nobody: Responder = Box::new(|_| {});
+            self.administer(keyspace, None, &Administration::Retire, nobody);
         }
     }
 

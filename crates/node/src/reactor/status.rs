@@ -11,7 +11,7 @@ use crate::metrics::{KeyspaceMetrics, NodeMetrics};
 use crate::shard::Shard;
 use isochrone_core::{Fact, Guarantee, Instant, KeyspaceId, NodeId, PartitionId, ProcessId, Role, Span};
 use serde::{Serialize, Serializer};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -73,18 +73,33 @@ pub struct KeyspaceStatus {
     pub replicas: usize,
     /// The nodes of those, of each partition, as far as this node knows.
     pub members: Vec<Vec<String>>,
+    /// The nodes that serve it beside those: removed, or never brought in.
+    pub spares: Vec<String>,
     /// Its replicas that this node can reach, itself included, and all of them; where the protocol chooses them, the
     /// nodes that it chooses from.
     pub reachable: (usize, usize),
     /// Whether those are a majority in each partition; where the protocol chooses replicas, whether this node has heard of
     /// late that each partition has a master that serves.
     pub ready: bool,
-    /// How much this node has applied, as its metric of this name.
-    pub applied: u64,
+    /// How much this node has applied, as its metric of this name, where it has applied anything by a log.
+    pub applied: Option<u64>,
+    /// Moves of its keys that are not over.
+    pub moving: Vec<Moving>,
     /// What clients of this node have seen in the last ten seconds or so.
     pub recent: Figures,
     /// The round trip to the nearest majority of the replicas that the file names, where those are measured.
     pub bound_ms: Option<f64>,
+}
+
+/// A move of keys that is not over, as far as this node knows.
+#[derive(Clone, Eq, PartialEq, Debug, Serialize)]
+pub struct Moving {
+    /// The partition that they leave.
+    pub from: u16,
+    /// For how long this node has known of it.
+    pub seconds: u64,
+    /// Whether this node carries it on.
+    pub driven: bool,
 }
 
 /// How a peer stands.
@@ -94,6 +109,8 @@ pub struct PeerStatus {
     pub name: String,
     /// Where it is reached.
     pub address: String,
+    /// Whether a keyspace has a replica there now, as far as this node knows.
+    pub member: bool,
     /// Whether there is a link.
     pub connected: bool,
     /// The last round trip, what is emulated included.
@@ -207,6 +224,13 @@ const REPLICAS: &str = "replicas";
 /// The name under which a master tells how many of its copies are silent: it serves nobody then.
 const SILENT: &str = "copies_silent";
 
+/// The name under which clients of transactions tell how many moves of keys from a partition nobody has ended, as far as they
+/// know.
+const UNENDED: &str = "moves_unended";
+
+/// The name under which they tell how many moves from it they carry on themselves.
+const DRIVEN: &str = "moves_driven";
+
 /// The nodes of the replicas of a partition, and of which of several such sets.
 #[derive(Default)]
 struct Members {
@@ -229,6 +253,8 @@ pub(crate) struct Reporter {
     members: BTreeMap<(KeyspaceId, PartitionId), Members>,
     /// When a process of this node was last the serving master of a partition.
     served: BTreeMap<(KeyspaceId, PartitionId), Instant>,
+    /// Since when this node has known of moves of keys from a partition that are not over.
+    moving: BTreeMap<(KeyspaceId, PartitionId), Instant>,
     /// When commands were last counted, and how many there were.
     counted: (Instant, u64),
     /// How many syncs there were then, and how long they took together, in seconds.
@@ -280,6 +306,7 @@ impl Reporter {
             processes: BTreeMap::new(),
             members: BTreeMap::new(),
             served: BTreeMap::new(),
+            moving: BTreeMap::new(),
             counted: (Instant::ZERO, 0),
             synced: (0, 0.0),
             readings,
@@ -518,6 +545,7 @@ impl Reporter {
         for (keyspace, partition, _) in self.claims() {
             self.served.insert((keyspace, partition), now);
         }
+        self.see_moves(now);
         let keyspaces = self.keyspaces.iter().zip(&self.readings).zip(&mut views);
         let keyspaces: Vec<_> = keyspaces
             .map(|((served, (_, recent)), view)| KeyspaceStatus {
@@ -525,6 +553,10 @@ impl Reporter {
                 ..self.keyspace(served, view, peers, now)
             })
             .collect();
+        let members: BTreeSet<&String> =
+            keyspaces.iter().flat_map(|keyspace| &keyspace.members).flatten().collect();
+        let links = peers.links.values();
+        let told = links.map(|link| peer(link, members.contains(&link.name), peers, now, shard)).collect();
         let metrics = &self.board.metrics;
         metrics.misaddressed.store(shard.misaddressed, Relaxed);
         metrics.clients.store(clients.len() as u64, Relaxed);
@@ -540,11 +572,39 @@ impl Reporter {
             unsafe_fsync_off: node.unsafe_fsync_off,
             clients: clients.len(),
             keyspaces,
-            peers: peers.links.values().map(|link| peer(link, peers, now, shard)).collect(),
+            peers: told,
             processes: self.processes.values().cloned().collect(),
         };
         self.board.post(status, clients.counters.clone(), std::time::Instant::now());
         (node, views)
+    }
+
+    /// Remembers since when moves have been known that are not over.
+    fn see_moves(&mut self, now: Instant) {
+        let mut moving = BTreeSet::new();
+        for (process, status) in &self.processes {
+            let stands = status.stands.iter().filter(|((what, _), value)| *what == UNENDED && **value > 0);
+            moving.extend(stands.map(|((_, from), _)| (process.keyspace, PartitionId(*from))));
+        }
+        self.moving.retain(|group, _| moving.contains(group));
+        for group in moving {
+            self.moving.entry(group).or_insert(now);
+        }
+    }
+
+    /// The moves of a keyspace that are not over.
+    fn moves(&self, keyspace: KeyspaceId, now: Instant) -> Vec<Moving> {
+        let ends = (keyspace, PartitionId(0))..=(keyspace, PartitionId(u16::MAX));
+        let told = |(&(_, from), since): (&(KeyspaceId, PartitionId), &Instant)| {
+            let drives =
+                |status: &ProcessStatus| status.stands.get(&(DRIVEN, from.0)).is_some_and(|moves| *moves > 0);
+            Moving {
+                from: from.0,
+                seconds: now.since(*since).as_nanos() / 1_000_000_000,
+                driven: self.of(keyspace, 0..=u16::MAX).any(drives),
+            }
+        };
+        self.moving.range(ends).map(told).collect()
     }
 
     /// How long syncs took on average since this was last asked, microseconds, if there were any.
@@ -587,10 +647,17 @@ impl Reporter {
                 (reachable > begun / 2 || grown > all / 2, reachable, begun)
             }
         });
-        let nodes = |partition| {
-            let nodes = self.members(served, partition).unwrap_or(&served.nodes);
-            nodes.iter().map(|node| name(*node).0).collect()
-        };
+        let members: Vec<&[NodeId]> =
+            partitions().map(|partition| self.members(served, partition).unwrap_or(&served.nodes)).collect();
+        let beside = served.spares.iter().filter(|node| !served.nodes.contains(node));
+        let spares = served
+            .nodes
+            .iter()
+            .chain(beside)
+            .filter(|node| !members.iter().any(|members| members.contains(node)))
+            .map(|node| name(*node).0)
+            .collect();
+        let applied = self.of(served.id, 0..=u16::MAX).any(|status| status.applied.is_some());
         // There is no keyspace without a partition.
         let (ready, reachable, replicas) = quorums.min().unwrap_or_default();
         view.replicas = replicas as u32;
@@ -604,11 +671,13 @@ impl Reporter {
             leader_region: view.leader.clone(),
             leaders: leaders.iter().map(|leader| leader.map(|leader| name(leader).0)).collect(),
             chosen: served.masterless.is_some(),
-            members: partitions().map(nodes).collect(),
+            members: members.iter().map(|nodes| nodes.iter().map(|node| name(*node).0).collect()).collect(),
+            spares,
             replicas,
             reachable: (reachable, replicas),
             ready,
-            applied: served.metrics.applied.load(Relaxed),
+            applied: applied.then(|| served.metrics.applied.load(Relaxed)),
+            moving: self.moves(served.id, now),
             recent: Figures::default(),
             bound_ms: self.bound_ms(served, peers),
         };
@@ -668,10 +737,17 @@ impl ProcessStatus {
     }
 }
 
-fn peer(link: &crate::transport::link::Link, peers: &Peers, now: Instant, shard: &mut Shard) -> PeerStatus {
+fn peer(
+    link: &crate::transport::link::Link,
+    member: bool,
+    peers: &Peers,
+    now: Instant,
+    shard: &mut Shard,
+) -> PeerStatus {
     let mut status = PeerStatus {
         name: link.name.clone(),
         address: link.address.to_string(),
+        member,
         connected: link.ready(),
         round_trip_ms: peers.round_trip(link.node).map(Span::as_millis_f64),
         clock_ahead_ms: peers.ahead(link.node, now, shard.io().stamp).map(|ahead| ahead as f64 / 1e6),
@@ -909,6 +985,59 @@ mod tests {
         assert_eq!(stands(&reporter, &peers, at), (false, 2, (1, 2)));
         reporter.note(process(0), &members(&[0]));
         assert_eq!(stands(&reporter, &peers, at), (true, 1, (1, 1)));
+    }
+
+    /// Where the protocol chooses replicas: a founder has gone, and the spare has come.
+    #[test]
+    fn who_has_a_replica_now_is_told_and_who_serves_beside_them() {
+        let (mut reporter, peers) = (reporter(Some(PATIENCE)), peers());
+        let told = |reporter: &Reporter| {
+            let status = reporter.keyspace(&reporter.keyspaces[0], &mut view(), &peers, Instant::ZERO);
+            (status.members.iter().map(|names| names.join(" ")).collect::<Vec<_>>(), status.spares.join(" "))
+        };
+        assert_eq!(told(&reporter), (vec!["n0 n1 n2 n3 n4".to_owned(); 2], "n5".to_owned()));
+        for (partition, nodes) in [(0, vec![2, 5, 3]), (1, vec![5, 3])] {
+            let nodes = nodes.into_iter().map(NodeId).collect();
+            let fact = Fact::Members { partition: PartitionId(partition), version: 0, nodes };
+            reporter.note(process(0), &fact);
+        }
+        assert_eq!(told(&reporter), (vec!["n2 n5 n3".to_owned(), "n5 n3".to_owned()], "n0 n1 n4".to_owned()));
+    }
+
+    #[test]
+    fn who_applies_nothing_by_a_log_tells_of_no_place_in_it() {
+        let (mut reporter, peers) = (reporter(None), peers());
+        let applied = |reporter: &Reporter| {
+            reporter.keyspace(&reporter.keyspaces[0], &mut view(), &peers, Instant::ZERO).applied
+        };
+        reporter.note(process(0), &Fact::stands("keys", 7));
+        assert_eq!(applied(&reporter), None);
+        for (position, expected) in [(0, 0), (3, 3)] {
+            reporter.note(process(0), &Fact::Applied { position, digest: None });
+            assert_eq!(applied(&reporter), Some(expected));
+        }
+    }
+
+    #[test]
+    fn of_a_move_that_is_not_over_it_is_told_since_when_and_whether_it_is_carried_on_here() {
+        let mut reporter = reporter(None);
+        let at = |seconds| Instant::ZERO + Span::from_secs(seconds);
+        let mut told = |seconds, what, from, value| {
+            let partition = PartitionId(from);
+            reporter.note(process(1), &Fact::Stands { what, partition, value });
+            reporter.see_moves(at(seconds));
+            let told = reporter.moves(KEYSPACE, at(seconds));
+            assert!(reporter.moves(KeyspaceId(2), at(seconds)).is_empty());
+            told.into_iter().map(|moving| (moving.from, moving.seconds, moving.driven)).collect::<Vec<_>>()
+        };
+        assert!(told(1, UNENDED, 1, 0).is_empty());
+        assert_eq!(told(2, UNENDED, 1, 1), [(1, 0, false)]);
+        assert_eq!(told(5, DRIVEN, 1, 1), [(1, 3, true)]);
+        assert_eq!(told(6, UNENDED, 0, 2), [(0, 0, false), (1, 4, true)]);
+        assert_eq!(told(9, DRIVEN, 1, 0), [(0, 3, false), (1, 7, false)]);
+        assert_eq!(told(9, UNENDED, 1, 0), [(0, 3, false)]);
+        assert!(told(9, UNENDED, 0, 0).is_empty());
+        assert_eq!(told(10, UNENDED, 1, 1), [(1, 0, false)], "another");
     }
 
     #[test]

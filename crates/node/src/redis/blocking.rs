@@ -9,6 +9,9 @@
 //!
 //! Of every element that came somebody is told who looks: where that one takes another, or cannot take it, those behind it
 //! are ([`Hub::unwait`], [`Hub::passes`]).
+//!
+//! Attempts of several connections for one key are under way at once, and which of them finds what is there, nobody knows before
+//! the answers come. So what one has taken is for the one that has waited longest for the same ([`Hub::share`]).
 
 use super::acl;
 use super::connection::State;
@@ -17,7 +20,7 @@ use super::request::{Args, Kept};
 use super::spec::Spec;
 use super::{complaint::Complaint, shape::Plan};
 use crate::gateway::{Ask, Context, Outcome, Request};
-use crate::hub::{Hub, RETRY};
+use crate::hub::{Hub, Manner, RETRY};
 use isochrone_core::command::{
     Chord, Command, GroupChange, GroupRead, Kind, Operation, ReadFrom, Refusal, Response, Score, StreamId,
     StreamRead,
@@ -103,12 +106,14 @@ enum Step {
     Kinds,
     /// The command for those keys that are of the type it waits for.
     Narrowed,
+    /// Nothing: it has taken something, and those that have waited longer may yet have to get that.
+    Took,
 }
 
 impl Step {
-    /// Whether it may have taken an element, so that its answer is to be waited for.
+    /// Whether it may have taken an element, so that what becomes of that is to be waited for.
     fn attempts(self) -> bool {
-        matches!(self, Step::Attempt | Step::Narrowed)
+        matches!(self, Step::Attempt | Step::Narrowed | Step::Took)
     }
 }
 
@@ -150,6 +155,9 @@ pub(crate) fn begin(
     sink.said = None;
     let Some((id, keyspace)) = state.ask(plan, context, sink) else { return };
     context.hub.wait(state.number, keyspace, &keys);
+    if let Some(manner) = manner(&operation) {
+        context.hub.takes(state.number, manner);
+    }
     state.blocked = Some(Box::new(Blocked {
         id,
         connection: state.number,
@@ -166,6 +174,25 @@ pub(crate) fn begin(
         unblocked: None,
         waits: false,
     }));
+}
+
+/// How this command takes what it waits for; none where it leaves it there.
+fn manner(operation: &Operation) -> Option<Manner> {
+    let mut how = operation.clone();
+    let from = match &mut how {
+        Operation::LMPop { keys, .. } => {
+            *keys = [].into();
+            (Kind::List, None)
+        }
+        Operation::ZMPop { keys, .. } => {
+            *keys = [].into();
+            (Kind::SortedSet, None)
+        }
+        Operation::LMove { .. } => (Kind::List, None),
+        Operation::XReadGroup { read } => (Kind::Stream, Some(read.group.clone())),
+        _ => return None,
+    };
+    Some(Manner { from, how })
 }
 
 /// An answer has come for the command that waits.
@@ -188,7 +215,10 @@ pub(crate) fn heard(
         _ if other && matches!(blocked.operation, Operation::XReadGroup { .. }) => false,
         (Outcome::Done(Response::Integer(0)), Step::Look) => true,
         (Outcome::Done(Response::Integer(_)), Step::Look) => {
-            return blocked.attempt(context, requests).map_or(Heard::Waits, Heard::Ends);
+            if context.hub.sees(blocked.connection) {
+                return blocked.attempt(context, requests).map_or(Heard::Waits, Heard::Ends);
+            }
+            true
         }
         (Outcome::Done(Response::Array(kinds)), Step::Kinds) => match blocked.narrowed(kinds) {
             Some(operation) => {
@@ -201,6 +231,10 @@ pub(crate) fn heard(
         (_, Step::Look | Step::Kinds) => true,
         (Outcome::Done(Response::Nil | Response::NilArray), _) => true,
         _ if other && blocked.waits && blocked.keys.len() > 1 => {
+            context.hub.took_nothing(blocked.connection);
+            if let Some(end) = blocked.given(context) {
+                return Heard::Ends(end);
+            }
             blocked.ask(Step::Kinds, context, requests);
             return Heard::Waits;
         }
@@ -212,9 +246,12 @@ pub(crate) fn heard(
     };
     let (hub, connection) = (&mut *context.hub, blocked.connection);
     if !empty {
-        if let Some(key) = blocked.taken(&outcome) {
-            hub.took(connection, blocked.keyspace, key);
-        }
+        let Some(key) = blocked.taken(&outcome).cloned() else { return Heard::Ends(outcome) };
+        hub.took(connection, blocked.keyspace, &key);
+        let Some(outcome) = hub.share(connection, blocked.keyspace, &key, outcome) else {
+            blocked.step = Step::Took;
+            return Heard::Waits;
+        };
         return Heard::Ends(outcome);
     }
     match step {
@@ -222,18 +259,13 @@ pub(crate) fn heard(
         Step::Attempt => hub.found_nothing(connection),
         // Of the keys that it has left out others may want what is there.
         Step::Kinds | Step::Narrowed => hub.passes(connection),
-        Step::Look | Step::Nothing => {}
+        Step::Look | Step::Nothing | Step::Took => {}
     }
-    if let Some(end) = blocked.end(context.now) {
-        return Heard::Ends(end);
+    if step.attempts() {
+        hub.took_nothing(connection);
     }
-    if !blocked.waits {
-        blocked.waits = true;
-        context.hub.announce(blocked.keyspace, &blocked.keys);
-    }
-    let again = std::mem::take(&mut blocked.again);
-    let denied = again.then(|| blocked.attempt(context, requests)).flatten();
-    denied.map_or(Heard::Waits, Heard::Ends)
+    let end = blocked.given(context).or_else(|| blocked.goes_on(context, requests));
+    end.map_or(Heard::Waits, Heard::Ends)
 }
 
 impl Blocked {
@@ -327,23 +359,64 @@ impl Blocked {
     ) -> Option<Outcome> {
         match self.step {
             Step::Nothing => self.attempt(context, requests),
-            Step::Look | Step::Attempt | Step::Kinds | Step::Narrowed => {
+            Step::Look | Step::Attempt | Step::Kinds | Step::Narrowed | Step::Took => {
                 self.again = true;
                 None
             }
         }
     }
 
-    /// Asks again, unless its user may not any more: how it ends then.
-    fn attempt(&mut self, context: &mut Context<'_>, requests: &mut Vec<Request>) -> Option<Outcome> {
-        if let Err(denied) = acl::permit(&self.user, self.spec, self.request.at(0), false, context) {
-            return Some(Outcome::Refused(denied.complaint(&self.user, self.spec).to_string()));
+    /// What it has taken may be settled. How it ends, where that was for another and it does not go on.
+    pub(crate) fn settled(
+        &mut self,
+        context: &mut Context<'_>,
+        requests: &mut Vec<Request>,
+    ) -> Option<Outcome> {
+        if self.step != Step::Took || context.hub.has_taken(self.connection) {
+            return None;
         }
-        self.ask(Step::Attempt, context, requests);
-        None
+        self.step = Step::Nothing;
+        self.goes_on(context, requests)
     }
 
-    /// CLIENT UNBLOCK. How it ends, unless it does when an attempt under way is answered.
+    /// How it ends with what it was given, if it was, unless its user may not take that any more.
+    pub(crate) fn given(&self, context: &mut Context<'_>) -> Option<Outcome> {
+        if !context.hub.is_given(self.connection) {
+            return None;
+        }
+        // Who has taken something itself might do so then.
+        let denied = if self.step == Step::Took { None } else { self.denied(context) };
+        denied.or_else(|| context.hub.take_given(self.connection))
+    }
+
+    /// It has nothing, and nothing is under way: it goes on waiting. How it ends, where it does not.
+    fn goes_on(&mut self, context: &mut Context<'_>, requests: &mut Vec<Request>) -> Option<Outcome> {
+        if let Some(end) = self.end(context.now) {
+            return Some(end);
+        }
+        if !self.waits {
+            self.waits = true;
+            context.hub.announce(self.keyspace, &self.keys);
+        }
+        if std::mem::take(&mut self.again) { self.attempt(context, requests) } else { None }
+    }
+
+    /// How it ends where its user may not ask for it any more.
+    fn denied(&self, context: &mut Context<'_>) -> Option<Outcome> {
+        let denied = acl::permit(&self.user, self.spec, self.request.at(0), false, context).err()?;
+        Some(Outcome::Refused(denied.complaint(&self.user, self.spec).to_string()))
+    }
+
+    /// Asks again, unless its user may not any more: how it ends then.
+    fn attempt(&mut self, context: &mut Context<'_>, requests: &mut Vec<Request>) -> Option<Outcome> {
+        let denied = self.denied(context);
+        if denied.is_none() {
+            self.ask(Step::Attempt, context, requests);
+        }
+        denied
+    }
+
+    /// CLIENT UNBLOCK. How it ends, unless it does when it is known what becomes of an attempt.
     pub(crate) fn unblock(&mut self, error: bool, now: Instant) -> Option<Outcome> {
         self.unblocked = Some(error);
         if self.step.attempts() { None } else { self.end(now) }
@@ -404,8 +477,17 @@ impl Blocked {
         self.send(step, operation, context, requests);
     }
 
-    fn send(&mut self, step: Step, operation: Operation, context: &Context<'_>, requests: &mut Vec<Request>) {
+    fn send(
+        &mut self,
+        step: Step,
+        operation: Operation,
+        context: &mut Context<'_>,
+        requests: &mut Vec<Request>,
+    ) {
         self.step = step;
+        if step.attempts() {
+            context.hub.tries(self.connection);
+        }
         let command = Command::new(context.stamp, operation);
         requests.push(Request { id: self.id, ask: Ask::Execute { keyspace: self.keyspace, command } });
     }

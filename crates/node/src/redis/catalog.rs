@@ -72,9 +72,13 @@ fn describe(spec: &Spec, reply: &mut Reply<'_>) {
     reply.integer(i64::from(last));
     reply.integer(i64::from(step));
     names(&spec.categories(), reply);
-    reply.array(0);
+    reply.set(0);
     key_specifications(spec, reply);
-    reply.array(spec.children().len());
+    match spec.children() {
+        // As there.
+        [] => reply.set(0),
+        children => reply.array(children.len()),
+    }
     for child in spec.children() {
         describe(child, reply);
     }
@@ -104,20 +108,20 @@ fn key_specifications(spec: &Spec, reply: &mut Reply<'_>) {
         found(reply, last, step, 0);
     };
     match spec.keys {
-        Keys::None => reply.array(0),
+        Keys::None => reply.set(0),
         Keys::Range { first, last, step } => {
-            reply.array(1);
+            reply.set(1);
             // Counted from the first key here, from the end where negative.
             range(reply, first, if last < 0 { last } else { last - first }, step);
         }
         Keys::Streams => {
-            reply.array(1);
+            reply.set(1);
             // Behind the group, where there is one.
             behind("RO", "STREAMS", if spec.is(flag::WRITE) { 4 } else { 1 }, reply);
             found(reply, -1, 1, 2);
         }
         Keys::Stored { from, words } => {
-            reply.array(1 + words.len());
+            reply.set(1 + words.len());
             range(reply, 1, 0, 1);
             for word in words {
                 behind("RW", word, from as i64, reply);
@@ -125,7 +129,7 @@ fn key_specifications(spec: &Spec, reply: &mut Reply<'_>) {
             }
         }
         Keys::Counted { at, target } => {
-            reply.array(1 + usize::from(target));
+            reply.set(1 + usize::from(target));
             if target {
                 range(reply, 1, 0, 1);
             }
@@ -216,8 +220,7 @@ fn document(spec: &Spec, reply: &mut Reply<'_>) {
             reply.bulk(text.as_bytes());
             if optional {
                 reply.bulk(b"flags");
-                reply.array(1);
-                reply.simple("optional");
+                names(&["optional"], reply);
             }
         }
     }

@@ -141,6 +141,8 @@ pub(crate) enum Step {
     Secret,
     /// It waits for an outcome and is to be tried again then.
     Stalled,
+    /// It is from no client of Redis: the connection closes, and what was written since it was read is not sent.
+    Foreign,
 }
 
 /// Where work and replies go.
@@ -255,6 +257,10 @@ impl Connection {
                     self.requests.consume();
                 }
                 Step::Stalled => break,
+                Step::Foreign => {
+                    out.truncate(before);
+                    break;
+                }
             }
             // Some requests of a few bytes have replies of many.
             self.state.unsent = context.unsent + out.len() - before;
@@ -304,6 +310,7 @@ impl Session for Connection {
     ) {
         let before = out.len();
         self.state.unsent = context.unsent;
+        self.state.served(context, out);
         if let Some(outcome) = self.state.heard(id, outcome, context, requests) {
             self.state.answered(id, outcome, context, out);
         }
@@ -320,6 +327,7 @@ impl Session for Connection {
         let before = out.len();
         let state = &mut self.state;
         state.unsent = context.unsent;
+        state.served(context, out);
         match notice {
             Notice::Message { .. } | Notice::Seen(_) if state.closing => {}
             // Who has been told that it is as new takes a line for the answer to what it has asked since.
@@ -340,6 +348,10 @@ impl Session for Connection {
                 let end = state.blocked.as_mut().and_then(|blocked| blocked.filled(context, requests));
                 state.unblock(end, context, out);
             }
+            Notice::Settled => {
+                let end = state.blocked.as_mut().and_then(|blocked| blocked.settled(context, requests));
+                state.unblock(end, context, out);
+            }
             Notice::GoOn => state.put_off = false,
             Notice::Unblock => {
                 if let Some(error) = context.hub.unblocked(state.number) {
@@ -353,6 +365,7 @@ impl Session for Connection {
     fn tick(&mut self, context: &mut Context<'_>, out: &mut Vec<u8>, requests: &mut Vec<Request>) {
         let before = out.len();
         context.hub.tick(context.now);
+        self.state.served(context, out);
         let end = self.state.blocked.as_mut().and_then(|blocked| blocked.tick(context, requests));
         self.state.unblock(end, context, out);
         let state = &mut self.state;
@@ -403,6 +416,7 @@ impl Session for Connection {
 
     fn hang_up(&mut self, context: &mut Context<'_>, out: &mut Vec<u8>) -> bool {
         let state = &mut self.state;
+        state.served(context, out);
         if state.blocked.is_none() && state.syncing.is_none() {
             return false;
         }
@@ -494,7 +508,7 @@ impl State {
             Err(_) if HTTP.iter().any(|name| args.at(0).eq_ignore_ascii_case(name)) => {
                 *context.counters.limited.entry("http").or_default() += 1;
                 self.closing = true;
-                return Step::Taken;
+                return Step::Foreign;
             }
             Err(complaint) => {
                 self.last_command = if let Complaint::Arity(name) = complaint { name } else { "" };
@@ -747,19 +761,29 @@ impl State {
         }
     }
 
-    /// Answers with an error.
+    /// Answers the command in hand with an error.
     pub(crate) fn complain(&mut self, complaint: &Complaint, context: &mut Context<'_>, out: &mut Vec<u8>) {
+        *context.counters.failed.entry(self.last_command).or_default() += 1;
+        self.object(complaint, context, out);
+    }
+
+    /// Writes an error in its place in the order.
+    fn object(&mut self, complaint: &Complaint, context: &mut Context<'_>, out: &mut Vec<u8>) {
         let text = complaint.to_string();
         count_error(&text, context);
         self.reply(out, |reply| reply.error(&text));
     }
 
-    /// Answers with an error that also spoils the transaction being queued.
+    /// Answers what is not carried out with an error that also spoils the transaction being queued.
     pub(crate) fn reject(&mut self, complaint: &Complaint, context: &mut Context<'_>, out: &mut Vec<u8>) {
         if let Some(queue) = &mut self.queue {
             queue.spoil();
         }
-        self.complain(complaint, context, out);
+        // Of a command that is unknown there is no name.
+        if !self.last_command.is_empty() {
+            *context.counters.rejected.entry(self.last_command).or_default() += 1;
+        }
+        self.object(complaint, context, out);
     }
 
     /// Answers with an error, which also ends the transaction where it was EXEC that could not be carried out.
@@ -818,7 +842,7 @@ impl State {
         out: &mut Vec<u8>,
     ) {
         *context.counters.limited.entry(limit).or_default() += 1;
-        self.complain(&complaint, context, out);
+        self.object(&complaint, context, out);
         self.quitting = true;
     }
 
@@ -828,7 +852,7 @@ impl State {
         if let Some(limit) = error.limit() {
             *context.counters.limited.entry(limit).or_default() += 1;
         }
-        self.complain(&Complaint::text(format!("ERR {error}")), context, out);
+        self.object(&Complaint::text(format!("ERR {error}")), context, out);
         self.quitting = true;
     }
 
@@ -905,6 +929,13 @@ impl State {
                 Some(outcome)
             }
         }
+    }
+
+    /// The command that waits ends with what another has taken for it, if one has. To be called before anything else is done with
+    /// it: what was given it is nobody else's.
+    fn served(&mut self, context: &mut Context<'_>, out: &mut Vec<u8>) {
+        let end = self.blocked.as_ref().and_then(|blocked| blocked.given(context));
+        self.unblock(end, context, out);
     }
 
     /// The command that waits ends like this, if it does.
@@ -998,6 +1029,7 @@ impl State {
             if bytes.get(from) == Some(&b'-') {
                 let end = bytes[from..].iter().position(|byte| *byte == b'\r').unwrap_or(0);
                 count_error(&String::from_utf8_lossy(&bytes[from + 1..from + end.max(1)]), context);
+                *context.counters.failed.entry(waiting.name).or_default() += 1;
             }
             if muted {
                 bytes.truncate(from);
@@ -1021,6 +1053,6 @@ pub(crate) fn given<'a>(keyspace: usize, context: &'a mut Context<'_>) -> Given<
 }
 
 /// Counts an error reply by its code.
-fn count_error(text: &str, context: &mut Context<'_>) {
+pub(crate) fn count_error(text: &str, context: &mut Context<'_>) {
     *context.counters.errors.entry(code(text)).or_default() += 1;
 }

@@ -7,6 +7,7 @@ use super::login::REDIS_VERSION;
 use super::reply::{Reply, Version};
 use super::request::Args;
 use crate::gateway::{Context, KeyspaceView};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 type Answer = Result<(), Complaint>;
@@ -186,11 +187,21 @@ fn cpu(text: &mut String, context: &Context<'_>) {
 }
 
 fn command_stats(text: &mut String, context: &Context<'_>) {
-    for (name, calls) in &context.counters.commands {
-        let time = context.counters.times.get(name).map(|times| times.sum).unwrap_or_default();
+    let counters = &context.counters;
+    let names: BTreeSet<_> = counters.commands.keys().chain(counters.rejected.keys()).collect();
+    for name in names {
+        let count = |counted: &BTreeMap<&'static str, u64>| counted.get(name).copied().unwrap_or(0);
+        let (calls, rejected) = (count(&counters.commands), count(&counters.rejected));
+        let failed = count(&counters.failed);
+        let time = counters.times.get(name).map(|times| times.sum).unwrap_or_default();
         let micros = time.as_nanos() / 1_000;
-        let each = micros as f64 / (*calls).max(1) as f64;
-        field_line(text, format_args!("cmdstat_{name}:calls={calls},usec={micros},usec_per_call={each:.2}"));
+        let each = micros as f64 / calls.max(1) as f64;
+        field_line(
+            text,
+            format_args!(
+                "cmdstat_{name}:calls={calls},usec={micros},usec_per_call={each:.2},rejected_calls={rejected},failed_calls={failed}"
+            ),
+        );
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::acl::{self, Verdict};
 use super::complaint::Complaint;
-use super::connection::{Mute, Sink, State};
+use super::connection::{Mute, Sink, State, count_error};
 use super::pubsub;
 use super::reply::{Reply, Version};
 use super::request::{Args, integer};
@@ -136,7 +136,11 @@ fn check(
     let pending = Pending { user: user.to_owned(), since: context.now, keyspace, greeting };
     let verdict = context.hub.users.judge(user, password);
     if verdict != Verdict::Ask {
-        context.counters.login_failures += u64::from(verdict != Verdict::Accepted);
+        if verdict != Verdict::Accepted {
+            context.counters.login_failures += 1;
+            *context.counters.failed.entry(state.last_command).or_default() += 1;
+            count_error(WRONG, context);
+        }
         state.login = Some(pending);
         let mut bytes = Vec::new();
         admit(state, verdict == Verdict::Accepted, context, &mut Reply::new(&mut bytes, state.version));

@@ -21,10 +21,10 @@ use super::acl::Users;
 use crate::gateway::{
     Ask, ClientView, Context, Counters, KeyspaceView, Login, NodeView, Outcome, Request, Session,
 };
-use crate::hub::Hub;
+use crate::hub::{Hub, Manner};
 use crate::limits::Limits;
 use expect_test::Expect;
-use isochrone_core::command::{Kind, Refusal, Response, Score};
+use isochrone_core::command::{Kind, Operation, Refusal, Response, Score, Side};
 use isochrone_core::{Guarantee, Instant, KeyspaceId, Random, Span, Stamp};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -193,6 +193,19 @@ impl World {
         let mut out = Vec::new();
         with_context!(self, context => self.connection.hang_up(context, &mut out));
         self.out.append(&mut out);
+    }
+
+    /// Another connection waits for the list `a` from now on, and tries to take something as BLPOP does.
+    pub(super) fn another_tries(&mut self, number: u64) {
+        let how = Operation::LMPop { keys: [].into(), side: Side::Left, count: 1 };
+        self.hub.wait(number, KeyspaceId(1), &["a".into()]);
+        self.hub.takes(number, Manner { from: (Kind::List, None), how });
+    }
+
+    /// It has taken this, and has to wait for what becomes of it.
+    pub(super) fn another_takes(&mut self, number: u64, outcome: &str) {
+        let outcome = parse_outcome(outcome);
+        assert_eq!(self.hub.share(number, KeyspaceId(1), &"a".into(), outcome), None);
     }
 
     /// Hands over what the connection is told by others, itself included.

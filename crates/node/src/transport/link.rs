@@ -338,6 +338,9 @@ impl Link {
                 self.delayed.push_back((due, std::mem::take(&mut queue.frames)));
             }
         }
+        if matches!(self.state, State::Pausing { .. }) {
+            queue.lose();
+        }
         // Before the first dial and while it is under way messages wait; a peer that is away loses them.
         queue.open = !matches!(self.state, State::Pausing { .. }) || self.failures == 0;
         queue.backlog = self.backlog();

@@ -91,6 +91,7 @@ impl Cluster {
             peers: self.peers.clone(),
             emulation: Some(self.emulation.clone()),
             admin_token: Some("secret".to_owned()),
+            network: None,
             snapshot_bytes: self.snapshot_bytes,
         };
         let handle = Node::start(config, &self.protocols, (self.gateway)()).unwrap();

@@ -39,7 +39,9 @@ fn protocols() -> Protocols {
                 Administration::StepDown => Change::Resign,
                 Administration::AddReplica(node) => Change::Add(*node),
                 Administration::RemoveReplica(node) => Change::Remove(*node),
-                Administration::MoveRange { .. } | Administration::Ranges => return None,
+                Administration::MoveRange { .. } | Administration::Ranges | Administration::Retire => {
+                    return None;
+                }
             }))
         },
         administered: |outcome: Box<dyn Any + Send>| match outcome.downcast::<Result<(), Refusal>>() {

@@ -103,7 +103,7 @@ pub enum Content<V: Ordered> {
     NoOp,
     /// These values, in order.
     Batch(Arc<[V]>),
-    /// The values that its leader sent the receiver, or the journal was given, before.
+    /// The values that the receiver, or the journal, was given before.
     Known,
 }
 

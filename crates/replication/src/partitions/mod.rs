@@ -130,7 +130,10 @@ impl<M: Mark> Mark for Noted<M> {
     fn fact(&self) -> Option<Fact> {
         match self {
             Noted::Of(partition, mark) => Some(match mark.fact()? {
-                Fact::Stands { what, value, .. } => Fact::Stands { what, partition: *partition, value },
+                // The one inside may speak for several itself; or it is the only one, and has no number.
+                Fact::Stands { what, partition: inner, value } => {
+                    Fact::Stands { what, partition: inner.max(*partition), value }
+                }
                 fact => fact,
             }),
             Noted::Fact(fact) => Some(fact.clone()),

@@ -54,6 +54,9 @@ pub enum Ask {
     /// A transaction of the host's own. Its values are entries of keys where commands are to understand them
     /// ([`values`]). Also what is asked of the [`directory`](crate::directory).
     Transaction(Request),
+    /// Execute nothing more for clients of other nodes: this one is about to stop. What it has not begun goes back to them. Answered
+    /// with OK once nothing is under way for them.
+    Retire,
 }
 
 /// What it is told.
@@ -80,8 +83,8 @@ pub enum Refusal {
     Whole(&'static str),
     /// Keys are on their way between partitions, for longer than it has.
     #[error(
-        "TRYAGAIN keys are being moved between partitions for longer than {0}; ask again, and for a move that was given \
-         up ask for that move again"
+        "TRYAGAIN keys are being moved between partitions for longer than {0}; ask again, a move that was given up goes on \
+         by itself"
     )]
     Moving(Span),
     /// It was aborted each time until its time was up.

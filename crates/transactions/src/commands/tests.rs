@@ -214,12 +214,17 @@ impl Host {
 
     /// Where that node has all replicas.
     fn with_home(home: u16) -> Host {
+        Host::among(home, &[NodeId(0)])
+    }
+
+    /// The same, where these nodes have clients.
+    fn among(home: u16, nodes: &[NodeId]) -> Host {
         let parameters =
             Parameters { limit: Span::from_secs(1), ..Parameters::for_rtt(Span::from_millis(10)) };
         Host {
             commands: Commands::open(
                 identity(),
-                &Setup { client: (), parameters, map: map(home), nodes: [NodeId(0)].into() },
+                &Setup { client: (), parameters, map: map(home), nodes: nodes.into() },
             ),
             outbox: Outbox::new(identity().process, Random::seeded(1)),
             now: Instant::ZERO,
@@ -303,6 +308,15 @@ impl Host {
         self.tickets += 1;
         let (ticket, command) = (Ticket(self.tickets), Command::new(self.stamp, operation));
         self.input(|commands, effects| commands.request(ticket, Ask::Command(command), effects));
+        self.tickets
+    }
+
+    /// Executes nothing more for others.
+    fn retire(&mut self) -> u64 {
+        self.tickets += 1;
+        let ticket = Ticket(self.tickets);
+        self.input(|commands, effects| commands.request(ticket, Ask::Retire, effects));
+        self.input(Commands::settle);
         self.tickets
     }
 
@@ -820,6 +834,80 @@ fn what_was_declined_stays_declined() {
     assert_eq!(host.says(), [declined(6), declined(6)]);
     (0..20).for_each(|_| host.step(None));
     assert_eq!(host.run(get("a")), replied(Response::bulk(b"1")));
+}
+
+#[test]
+fn who_retires_ends_what_has_begun_and_hands_back_the_rest() {
+    let mut host = Host::among(0, &[NodeId(0), NodeId(1)]);
+    host.is_forwarded(3, 4, &[incr("a")]);
+    host.is_forwarded(3, 5, &[incr("a")]);
+    assert_eq!(host.says(), []);
+    let ticket = host.retire();
+    let retires = || Forward::Lives { incarnation: 0 };
+    let declined = |number| Forward::Declined { to: 3, number };
+    assert_eq!(host.says(), [retires(), declined(5)]);
+    // Nor is anything taken that comes now, or that asks who lives.
+    host.is_forwarded(3, 6, &[incr("b")]);
+    assert_eq!(host.says(), [declined(6), retires()]);
+    let commands = vec![Command::new(host.stamp, incr("b"))];
+    host.hears(Forward::Execute { number: 7, from: 3, to: 0, left: Span::from_secs(1), commands });
+    assert_eq!(host.says(), [retires()]);
+    host.is_forwarded(3, 4, &[incr("a")]);
+    assert_eq!(host.says(), [Forward::Taken { to: 3, number: 4 }]);
+    (0..3).for_each(|_| host.step(None));
+    let ends = vec![End::Replied(Response::Integer(1))];
+    assert_eq!(host.says(), [Forward::Answered { to: 3, number: 4, first: 0, ends, queued: false }]);
+    // It stays until that is heard of, if anybody hears it.
+    for _ in 0..2 {
+        assert!(host.answers.is_empty());
+        host.waits(1);
+    }
+    assert_eq!(host.told(ticket), replied(Response::Ok));
+    // Its own are executed all the same.
+    assert_eq!(host.run(incr("a")), replied(Response::Integer(2)));
+    // Who has executed nothing for anybody has nothing to wait for.
+    let mut host = Host::among(0, &[NodeId(0), NodeId(1)]);
+    let ticket = host.retire();
+    assert_eq!(host.answers.remove(&ticket), Some(replied(Response::Ok)));
+}
+
+#[test]
+fn nothing_new_is_forwarded_to_who_retires() {
+    let retires = || Forward::Lives { incarnation: 0 };
+    let forwards =
+        |host: &mut Host| host.says().iter().any(|forward| matches!(forward, Forward::Execute { .. }));
+    // What it has taken it answers, or declines.
+    for declines in [true, false] {
+        let mut host = Host::with_home(1);
+        let (ticket, number) = host.forwards("a");
+        let behind = host.ask(incr("a"));
+        host.hears(retires());
+        assert!(host.answers.is_empty(), "it may have begun");
+        if declines {
+            host.hears(Forward::Declined { to: 1, number });
+        } else {
+            host.hears(answered(number, vec![End::Replied(Response::Integer(8))], true));
+        }
+        let first = if declines { 1 } else { 8 };
+        assert_eq!(host.told(ticket), replied(Response::Integer(first)));
+        let second = if declines { 2 } else { 1 };
+        assert_eq!(host.told(behind), replied(Response::Integer(second)), "executed here");
+        assert!(!forwards(&mut host), "declines: {declines}");
+    }
+    // What only asked who lives is at none.
+    let mut host = Host::with_home(1);
+    let ticket = host.ask(incr("a"));
+    host.step(None);
+    host.step(Some("a"));
+    assert!(matches!(host.says()[..], [Forward::Execute { to: 0, .. }]));
+    host.hears(retires());
+    assert_eq!(host.told(ticket), replied(Response::Integer(1)));
+    assert!(!forwards(&mut host));
+    // It is back.
+    host.hears(Forward::Lives { incarnation: 8 });
+    host.ask(incr("a"));
+    host.soon();
+    assert!(matches!(host.says()[..], [Forward::Execute { to: 8, .. }]));
 }
 
 #[test]

@@ -1,10 +1,10 @@
 //! Transactions by the directory: each key at the partition that has it, and each partition's entry read along.
 
 use super::located;
-use super::moving::{Drive, Step};
+use super::moving::{Drive, Step, stands_still};
 use super::{Client, Directory, Known, Mutation, Place, Route, Routes, Turn};
 use crate::request::{MoveRefusal, Moved, Outcome, Read, Reason, Refusal, Request, TxnId, Update};
-use isochrone_core::{Blob, Instant, PartitionId, Ticket};
+use isochrone_core::{Blob, Instant, NodeId, PartitionId, Ticket};
 use isochrone_store::versions::Version;
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{Hash, Hasher};
@@ -28,6 +28,12 @@ pub(super) struct Find {
     opened: BTreeMap<TxnId, Opened>,
     surveys: BTreeMap<u64, Survey>,
     pub(super) drives: BTreeMap<u64, Drive>,
+    /// Moves that nobody has ended as far as is known here: from where, and to where.
+    unended: BTreeMap<(PartitionId, PartitionId), Unended>,
+    /// Whether the cache has learned something since these were looked for.
+    learned: bool,
+    /// Of how many of these from a partition the host was told, and of how many that are driven here.
+    told: BTreeMap<PartitionId, [u64; 2]>,
     /// What is to go on, and when.
     later: BTreeSet<(Instant, u64)>,
 }
@@ -35,7 +41,7 @@ pub(super) struct Find {
 impl Hash for Find {
     fn hash<H: Hasher>(&self, hasher: &mut H) {
         (&self.routes, self.next, &self.inner, &self.hosts, &self.begins, &self.opened).hash(hasher);
-        (&self.surveys, &self.drives, &self.later).hash(hasher);
+        (&self.surveys, &self.drives, &self.unended, self.learned, &self.later).hash(hasher);
     }
 }
 
@@ -89,6 +95,16 @@ struct Survey {
     inner: Option<u64>,
 }
 
+/// A move that nobody has ended.
+#[derive(Clone, Hash, Debug)]
+struct Unended {
+    /// The newest change of a stretch that is on its way.
+    version: u64,
+    /// How often it was taken up here, and when it is next.
+    taken_up: u32,
+    due: Instant,
+}
+
 /// Where a key was looked for, and by what.
 #[derive(Clone, Hash, Debug)]
 struct Taken {
@@ -109,6 +125,9 @@ struct Opened {
 /// Transactions that are remembered as open at most: the oldest beyond was ended by the protocol long since.
 const OPENED_MAX: usize = 1 << 17;
 
+/// Under which names the host is told of moves that nobody has ended, and of those that are driven here.
+const STANDS: [&str; 2] = ["moves_unended", "moves_driven"];
+
 /// Times that a transaction is begun at most because the directory had changed.
 const BEGINS_MAX: u32 = 32;
 
@@ -125,6 +144,9 @@ impl Find {
             opened: BTreeMap::new(),
             surveys: BTreeMap::new(),
             drives: BTreeMap::new(),
+            unended: BTreeMap::new(),
+            learned: false,
+            told: BTreeMap::new(),
             later: BTreeSet::new(),
         }
     }
@@ -184,7 +206,78 @@ impl Find {
 
     /// When something is to go on.
     pub(super) fn due(&self) -> Option<Instant> {
-        self.later.first().map(|(due, _)| *due)
+        let later = self.later.first().map(|(due, _)| *due);
+        later.into_iter().chain(self.unended.values().map(|unended| unended.due)).min()
+    }
+
+    /// The cache takes in what is newer.
+    pub(super) fn learn(&mut self, known: &Known) {
+        self.routes.learn(known);
+        self.learned = true;
+    }
+
+    /// Looks which moves nobody has ended, where the cache has learned something.
+    pub(super) fn watch(&mut self, me: NodeId, now: Instant) {
+        if !std::mem::take(&mut self.learned) {
+            return;
+        }
+        let mut on_its_way: BTreeMap<_, u64> = BTreeMap::new();
+        for known in self.routes.iter() {
+            if let Route::Moving { from, to } = known.route {
+                let version = on_its_way.entry((from, to)).or_default();
+                *version = known.version.max(*version);
+            }
+        }
+        self.unended.retain(|way, unended| on_its_way.get(way) == Some(&unended.version));
+        for (way, version) in on_its_way {
+            let unended = Unended { version, taken_up: 0, due: now + stands_still(me, 0) };
+            self.unended.entry(way).or_insert(unended);
+        }
+    }
+
+    /// What is new of how many moves from each partition nobody has ended, and how many of them are driven here.
+    pub(super) fn stands(&mut self) -> Vec<(&'static str, PartitionId, u64)> {
+        if self.told.is_empty() && self.unended.is_empty() && self.drives.is_empty() {
+            return Vec::new();
+        }
+        let mut stands: BTreeMap<PartitionId, [u64; 2]> =
+            self.told.keys().map(|from| (*from, [0, 0])).collect();
+        for (from, _) in self.unended.keys() {
+            stands.entry(*from).or_default()[0] += 1;
+        }
+        for drive in self.drives.values() {
+            stands.entry(drive.from()).or_default()[1] += 1;
+        }
+        let mut news = Vec::new();
+        for (from, counts) in &stands {
+            let told = self.told.get(from).copied().unwrap_or_default();
+            for (what, (now, before)) in STANDS.into_iter().zip(counts.iter().zip(told)) {
+                if *now != before {
+                    news.push((what, *from, *now));
+                }
+            }
+        }
+        stands.retain(|_, counts| *counts != [0, 0]);
+        self.told = stands;
+        news
+    }
+
+    /// Takes up moves that nobody has ended for long.
+    fn take_up<C: Client>(&mut self, turn: &mut Turn<'_, C>) {
+        let now = turn.now();
+        let late = self.unended.iter().filter(|(_, unended)| unended.due <= now).map(|(way, _)| *way);
+        for (from, to) in late.collect::<Vec<_>>() {
+            let driven = self.drives.values().any(|drive| drive.goes(from, to));
+            let Some(unended) = self.unended.get_mut(&(from, to)) else { continue };
+            // What is driven here ends, or is given up.
+            unended.taken_up += u32::from(!driven);
+            unended.due = now + stands_still(turn.node(), unended.taken_up);
+            if !driven {
+                let number = self.number();
+                self.drives.insert(number, Drive::take_up(self.directory.plan.whole(), from, to));
+                self.drive(number, turn);
+            }
+        }
     }
 
     /// What is due goes on.
@@ -201,6 +294,7 @@ impl Find {
                 self.drive(number, turn);
             }
         }
+        self.take_up(turn);
     }
 
     pub(super) fn request<C: Client>(&mut self, ticket: Ticket, request: Request, turn: &mut Turn<'_, C>) {
@@ -372,7 +466,7 @@ impl Find {
         }
         let routes = Arc::new(self.directory.plan.read(read.value.as_ref()));
         for known in routes.iter().filter(|known| known.version > 0) {
-            self.routes.learn(known);
+            self.learn(known);
         }
         self.entries.insert(at, (read.version, routes.clone()));
         routes
@@ -492,6 +586,12 @@ impl Find {
             self.hosts.remove(&ticket);
             turn.tell(ticket, end.map_or_else(Outcome::from, Outcome::Moved));
         }
+    }
+
+    /// A move that was taken up is over, or somebody else's.
+    pub(super) fn leave_move(&mut self, number: u64) {
+        self.sleep(number);
+        self.drives.remove(&number);
     }
 
     pub(super) fn check(&self) {

@@ -14,7 +14,8 @@
 //! goes and deletes it where it was. Meanwhile the mover lists what the source still has and moves it, some keys
 //! in a transaction. As none are added there, one walk through the source's keys finds all; then a transaction
 //! says in both entries that the stretch has arrived. Every step is a transaction of the protocol, so there is no
-//! moment at which a key is not served, a mover that stops half way leaves nothing wrong, and anybody may go on.
+//! moment at which a key is not served, a mover that stops half way leaves nothing wrong, and anybody may go on: a client
+//! that has seen a stretch on its way for some seconds does.
 //!
 //! **The list.** What is listed must have every key that a transaction which saw the older entry may still write.
 //! Replicas answer once they have applied the marked entry. With a log that is enough: such a transaction was ended in
@@ -39,8 +40,8 @@ use crate::request::{Outcome, Request};
 use crate::retry::Retry;
 use find::Find;
 use isochrone_core::{
-    Blob, Effects, Fact, Identity, Instant, Loan, Malformed, Process, ProcessId, Random, Snapshot, Span,
-    Ticket,
+    Blob, Effects, Fact, Identity, Instant, Loan, Malformed, NodeId, Process, ProcessId, Random, Snapshot,
+    Span, Ticket,
 };
 use isochrone_replication::partitions::Noted;
 use std::collections::VecDeque;
@@ -117,6 +118,10 @@ struct Turn<'a, C: Client> {
 impl<C: Client> Turn<'_, C> {
     fn now(&self) -> Instant {
         self.effects.now()
+    }
+
+    fn node(&self) -> NodeId {
+        self.effects.me().node
     }
 
     fn random(&mut self) -> &mut Random {
@@ -237,6 +242,12 @@ impl<C: Client + std::hash::Hash> Process for Directed<C> {
     fn settle(&mut self, effects: &mut Effects<Self>) {
         while std::mem::take(&mut self.inside.touched) {
             self.turn(effects, |_, turn| turn.lend(C::settle));
+        }
+        if let Some(find) = &mut self.find {
+            find.watch(effects.me().node, effects.now());
+            for (what, partition, value) in find.stands() {
+                effects.mark(Noted::Fact(Fact::Stands { what, partition, value }));
+            }
         }
         let due = self.find.as_ref().and_then(|find| find.due());
         if let Some(due) = due.filter(|due| self.armed.is_none_or(|armed| *due < armed)) {

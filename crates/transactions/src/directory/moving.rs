@@ -1,11 +1,15 @@
 //! A move, driven from a client: mark, list and carry over, end. Each step is a transaction, and may be repeated by
 //! anybody.
+//!
+//! **What nobody ends.** A client that sees a stretch on its way for long takes the move up: whoever drives it may have died. It
+//! cannot know, so it reads both entries, marks nothing, and lists; where all that it would carry over first is gone since
+//! the mark, somebody else carries, and it leaves it to them. Of two that meet all the same each only finds that the other was quicker.
 
 use super::find::Find;
 use super::{Client, Known, Mutation, Place, Reach, Route, Routes, Turn, located};
 use crate::listing::{AsOf, PAGE, Query};
 use crate::request::{MoveRefusal, Moved, Outcome, Read, Refusal, Request, TxnId, Update};
-use isochrone_core::{Blob, Instant, PartitionId, Span, Ticket};
+use isochrone_core::{Blob, Instant, NodeId, PartitionId, Span, Ticket};
 use isochrone_store::versions::Version;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,12 +22,26 @@ pub(super) const ENTRY_MAX: usize = STRETCHES_MAX * 64;
 const CARRIED: usize = 64;
 /// How long nothing may come of a move until it is given up.
 const PATIENCE: Span = Span::from_secs(10);
+/// How long a client sees a stretch on its way until it takes the move up; twice as long behind each time that it has, up to
+/// [`DOUBLED_MAX`] times.
+const STANDS_STILL: Span = Span::from_secs(5);
+const DOUBLED_MAX: u32 = 4;
+/// By so much later than the node before it does each of so many, so that they do not begin together.
+const STAGGER: Span = Span::from_millis(500);
+const STAGGERED: u64 = 8;
+
+/// After how long this node takes up a move that it has taken up so often.
+pub(super) fn stands_still(node: NodeId, taken_up: u32) -> Span {
+    STANDS_STILL * (1_u64 << taken_up.min(DOUBLED_MAX)) + STAGGER * (u64::from(node.0) % STAGGERED)
+}
 
 /// A move that is under way.
 #[derive(Clone, Hash, Debug)]
 pub(super) struct Drive {
     /// Who asked for it, if anybody still waits.
     pub(super) ticket: Option<Ticket>,
+    /// Whether it is one that somebody else has begun.
+    taken_up: bool,
     reach: Reach,
     from: PartitionId,
     to: PartitionId,
@@ -66,6 +84,8 @@ enum Phase {
 pub(super) enum Step {
     /// Its transaction has begun.
     Begun(TxnId, Vec<Read>),
+    /// It only read, and this.
+    Seen(Vec<Read>),
     /// It has committed.
     Committed(Version),
     /// Keys were listed.
@@ -80,6 +100,7 @@ impl Step {
     pub(super) fn of(outcome: Outcome) -> Step {
         match outcome {
             Outcome::Begun { txn, reads } => Step::Begun(txn, reads),
+            Outcome::Snapshot { reads, .. } => Step::Seen(reads),
             Outcome::Committed { at } => Step::Committed(at),
             Outcome::Listed { keys, open, next } => Step::Listed([keys, open].concat(), next),
             Outcome::Refused(Refusal::TooLarge { .. }) => Step::TooLarge,
@@ -89,9 +110,16 @@ impl Step {
 }
 
 impl Drive {
+    /// One that is asked for.
     pub(super) fn new(ticket: Ticket, reach: Reach, from: PartitionId, to: PartitionId) -> Drive {
+        Drive { ticket: Some(ticket), taken_up: false, ..Drive::take_up(reach, from, to) }
+    }
+
+    /// One that somebody else has begun.
+    pub(super) fn take_up(reach: Reach, from: PartitionId, to: PartitionId) -> Drive {
         Drive {
-            ticket: Some(ticket),
+            ticket: None,
+            taken_up: true,
             reach,
             from,
             to,
@@ -109,6 +137,15 @@ impl Drive {
             since: None,
             asked: None,
         }
+    }
+
+    /// Whether it goes this way.
+    pub(super) fn goes(&self, from: PartitionId, to: PartitionId) -> bool {
+        (self.from, self.to) == (from, to)
+    }
+
+    pub(super) fn from(&self) -> PartitionId {
+        self.from
     }
 
     fn entries(&self) -> Vec<Blob> {
@@ -138,6 +175,7 @@ impl Drive {
     fn request(&self) -> Request {
         let entries = self.entries();
         match self.phase {
+            Phase::Mark if self.taken_up => Request::Begin { reads: entries, writes: Vec::new() },
             Phase::Mark | Phase::End => Request::Begin { reads: entries.clone(), writes: entries },
             Phase::List(from) => {
                 let as_of = AsOf::Version(located::entry(self.from), self.fence);
@@ -159,6 +197,8 @@ enum Then {
     Commit(Vec<Update>),
     /// There is nothing to do: this is next.
     Skip(Phase),
+    /// Somebody else does it.
+    Leave,
     /// It cannot be.
     Refuse(MoveRefusal),
 }
@@ -196,6 +236,7 @@ impl Find {
         drive.asked = None;
         match step {
             Step::Begun(txn, reads) => self.decide(number, txn, &reads, turn),
+            Step::Seen(reads) => self.seen(number, &reads, turn),
             Step::Committed(at) => self.committed(number, at, turn),
             Step::Listed(keys, next) => self.listed(number, keys, next, turn),
             Step::TooLarge if drive.carried > 1 => {
@@ -244,11 +285,29 @@ impl Find {
                 self.abandon(txn, turn);
                 self.drive(number, turn);
             }
+            Then::Leave => {
+                self.abandon(txn, turn);
+                self.leave_move(number);
+            }
             Then::Refuse(refusal) => {
                 self.abandon(txn, turn);
                 self.end_move(number, Err(refusal), turn);
             }
         }
+    }
+
+    /// Both entries were read: what is on its way by them goes on.
+    fn seen<C: Client>(&mut self, number: u64, reads: &[Read], turn: &mut Turn<'_, C>) {
+        let entries = self.entries_of(reads);
+        let Some(drive) = self.drives.get_mut(&number) else { return };
+        let moving = entries.get(&drive.from).map_or_else(Vec::new, |source| drive.stretches(source).1);
+        if moving.is_empty() {
+            return self.leave_move(number);
+        }
+        drive.follow(moving, reads);
+        drive.phase = Phase::List(0);
+        turn.count("moves_taken_up");
+        self.drive(number, turn);
     }
 
     fn committed<C: Client>(&mut self, number: u64, at: Version, turn: &mut Turn<'_, C>) {
@@ -264,7 +323,8 @@ impl Find {
                 if Mutation::CarryNothing.acts(self.directory.mutation) {
                     drive.phase = Phase::End;
                 }
-                drive.marked.iter().for_each(|known| self.routes.learn(known));
+                let marked = drive.marked.clone();
+                marked.iter().for_each(|known| self.learn(known));
             }
             Phase::Carry => {
                 turn.count("keys_carried");
@@ -315,9 +375,16 @@ impl Drive {
         (held(Route::At(self.from)), held(self.route()))
     }
 
+    /// Carries over what is on its way by these reads.
+    fn follow(&mut self, moving: Vec<Known>, reads: &[Read]) {
+        let entry = located::entry(self.from);
+        let read = reads.iter().find(|read| read.key == entry);
+        self.fence = read.map_or(Version::NONE, |read| read.version);
+        self.marked = moving;
+    }
+
     fn mark(&mut self, source: &Arc<Routes>, target: &Arc<Routes>, reads: &[Read]) -> Then {
         let (here, mut moving) = self.stretches(source);
-        let entry = located::entry(self.from);
         if here.is_empty() {
             if moving.is_empty() {
                 // It is there already, or never was here; unless it goes elsewhere.
@@ -331,8 +398,7 @@ impl Drive {
                     None => self.end(),
                 };
             }
-            let version = reads.iter().find(|read| read.key == entry).map(|read| read.version);
-            (self.fence, self.marked) = (version.unwrap_or_default(), moving);
+            self.follow(moving, reads);
             return Then::Skip(Phase::List(0));
         }
         let news =
@@ -394,7 +460,7 @@ impl Drive {
     ) -> Then {
         let found: BTreeMap<&Blob, &Read> = reads.iter().map(|read| (&read.key, read)).collect();
         let (mut updates, mut carries, mut lost) = (Vec::new(), Moved::default(), false);
-        let mut left = Vec::new();
+        let (mut left, mut gone) = (Vec::new(), 0);
         for key in self.chunk() {
             let place = place(key);
             let known = source.find(&place);
@@ -402,20 +468,24 @@ impl Drive {
             lost |=
                 marked.is_none_or(|marked| (marked.version, marked.route) != (known.version, known.route));
             let old = located::key(self.from, key);
-            if let Some(read) = found.get(&old)
-                && let Some(stored) = &read.value
-            {
-                left.push(key.clone());
-                carries.keys += 1;
-                carries.bytes += stored.len() as u64;
-                let value = located::moved(stored, read.version);
-                updates.push(Update { key: located::key(self.to, key), value: Some(value) });
-                updates.push(Update { key: old, value: None });
-            }
+            let Some(read) = found.get(&old) else { continue };
+            let Some(stored) = &read.value else {
+                gone += usize::from(read.version > self.fence);
+                continue;
+            };
+            left.push(key.clone());
+            carries.keys += 1;
+            carries.bytes += stored.len() as u64;
+            let value = located::moved(stored, read.version);
+            updates.push(Update { key: located::key(self.to, key), value: Some(value) });
+            updates.push(Update { key: old, value: None });
         }
         if lost {
             // Somebody else has gone further: what there is to do is to be seen anew.
             return Then::Skip(Phase::Mark);
+        }
+        if self.taken_up && gone == self.chunk().len() {
+            return Then::Leave;
         }
         self.carries = carries;
         if settled {
@@ -495,6 +565,32 @@ mod tests {
             let then = drive.carry(&source, &reads, |_| Place::Ring(7), true);
             assert!(matches!(then, Then::Skip(Phase::Mark)), "it would take what came back since");
         }
+    }
+
+    #[test]
+    fn a_move_that_is_taken_up_marks_nothing() {
+        let drive = Drive::take_up(Reach::ring(Stretch::ALL), FROM, TO);
+        let Request::Begin { reads, writes } = drive.request() else { panic!("it begins nothing") };
+        assert_eq!((reads.len(), writes.len()), (2, 0));
+    }
+
+    #[test]
+    fn what_somebody_else_carries_over_is_left_to_them() {
+        let gone =
+            |key: &[u8], version| Read { version: Version(version), ..read(located::key(FROM, key), None) };
+        // What was deleted before the mark tells of nobody.
+        for (since, left) in [(6, true), (4, false)] {
+            let mut drive = carrying();
+            (drive.taken_up, drive.fence) = (true, Version(5));
+            let source = Arc::new(Routes::of(vec![known(1, drive.route())]));
+            let then = drive.carry(&source, &[gone(b"a", 7), gone(b"b", since)], |_| Place::Ring(7), true);
+            assert_eq!(matches!(then, Then::Leave), left, "{since}");
+        }
+        // Who was asked for the move goes on.
+        let mut drive = carrying();
+        let source = Arc::new(Routes::of(vec![known(1, drive.route())]));
+        let then = drive.carry(&source, &[gone(b"a", 7), gone(b"b", 7)], |_| Place::Ring(7), true);
+        assert!(matches!(then, Then::Skip(Phase::End)));
     }
 
     /// A replica that is behind may say that all is done, or that nothing was ever to do: its word is checked.

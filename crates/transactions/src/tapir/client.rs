@@ -433,3 +433,81 @@ impl Process for Client {
         assert!(!self.waiting.is_empty() || !self.open.values().any(|of| matches!(of.state, State::Waiting)));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::map::{Distances, Group, Split};
+    use crate::tapir::closing::TELLS;
+    use crate::tapir::message::Vote;
+    use isochrone_core::{KeyspaceId, NodeId, Outbox, Random, ReplicaId, Role, Span, Stamp};
+    use isochrone_replication::order::Member;
+
+    /// One of five replicas is away for good: it never answers.
+    #[test]
+    fn what_only_a_dead_replica_does_not_know_piles_up_nowhere() {
+        let process = |node: u16, role: Role| {
+            let (keyspace, partition) = (KeyspaceId(1), PartitionId(0));
+            ProcessId { node: NodeId(node), keyspace, partition, role, instance: 0 }
+        };
+        let replica = |seat: u8| process(seat.into(), crate::SERVER);
+        let member = |seat: u8| Member { replica: ReplicaId(seat), process: replica(seat) };
+        let groups = [Group { members: (0..5).map(member).collect(), spares: [].into() }].into();
+        let map = Map { keyspace: KeyspaceId(1), split: Split::Hash, groups };
+        let distances = Distances { rtt: [].into(), local: [].into() };
+        let parameters = Parameters { open: 8, ..Parameters::for_rtt(Span::from_millis(10)) };
+        let identity = Identity { process: process(9, crate::CLIENT), incarnation: 1 };
+        let mut client = Client::open(identity, &family::Client { map, distances, parameters });
+        let mut outbox = Outbox::<Client>::new(identity.process, Random::seeded(1));
+        let mut give = |client: &mut Client, now, input: &dyn Fn(&mut Client, &mut Effects<Client>)| {
+            input(client, outbox.input(now, Stamp::from_nanos(1)));
+            outbox.drain().for_each(drop);
+            client.check();
+        };
+        let (key, mut now) = (Blob::from("a"), Instant::ZERO);
+        for sequence in 1..=3_000 {
+            now = now + Span::from_millis(1);
+            let txn = TxnId { client: client.me, sequence };
+            give(&mut client, now, &|client, effects| {
+                let (reads, writes) = (Vec::new(), vec![key.clone()]);
+                client.request(Ticket(sequence * 2), Request::Begin { reads, writes }, effects);
+            });
+            give(&mut client, now, &|client, effects| {
+                let updates = vec![Update { key: key.clone(), value: Some(key.clone()) }];
+                client.request(Ticket(sequence * 2 + 1), Request::Commit { txn, updates }, effects);
+            });
+            for seat in 0..4 {
+                let (attempt, view, vote, finalized) = (0, 0, Vote::Ok, false);
+                let vote = Message::Voted { txn, attempt, view, vote, finalized };
+                give(&mut client, now, &|client, effects| {
+                    client.receive(replica(seat), vote.clone(), effects)
+                });
+            }
+            assert!(client.closing.contains_key(&sequence), "{sequence} was refused");
+            for seat in 0..4 {
+                let noted = Message::Noted { txn };
+                give(&mut client, now, &|client, effects| {
+                    client.receive(replica(seat), noted.clone(), effects)
+                });
+            }
+            let sizes = [client.open.len(), client.tickets.len(), client.waiting.len(), client.cleared.len()];
+            assert_eq!(sizes, [0; 4], "{sequence}");
+            assert!(client.closing.len() <= parameters.open, "{sequence}: {}", client.closing.len());
+            assert_eq!([client.settled.len(), client.armed.len()], [client.closing.len(); 2], "{sequence}");
+        }
+        for _ in 0..TELLS {
+            now = now + Span::from_secs(60);
+            for sequence in client.closing.keys().copied().collect::<Vec<_>>() {
+                give(&mut client, now, &|client, effects| {
+                    client.expire(Timer::Transaction(sequence), effects)
+                });
+            }
+        }
+        assert_eq!([client.closing.len(), client.settled.len(), client.armed.len()], [0; 3]);
+        assert_eq!(
+            client.done(),
+            1,
+            "only the replicas know when what was left to them has ended everywhere"
+        );
+    }
+}

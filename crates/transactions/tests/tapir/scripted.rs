@@ -148,19 +148,78 @@ impl Stage {
         panic!("five reads were aborted");
     }
 
-    /// Nothing is under way at any replica that lives.
-    fn assert_quiet(&mut self) {
+    /// Lets time pass until this holds.
+    fn until(&mut self, what: &str, holds: impl Fn(&Stage) -> bool) {
+        let limit = self.simulation.now() + Span::from_secs(120);
+        while !holds(self) {
+            assert!(self.simulation.now() < limit, "not within two minutes: {what}");
+            self.pass(1);
+        }
+    }
+
+    /// Lets time pass until there is an answer.
+    fn wait(&mut self, ticket: Ticket) -> Outcome {
+        self.until("an answer", |stage| stage.outcome(ticket).is_some());
+        self.heard.answers[&ticket].clone()
+    }
+
+    /// Begins at a node what reads and writes these, however long that takes.
+    fn begun(&mut self, node: u16, keys: &[&str]) -> TxnId {
+        let keys = || keys.iter().map(|key| Blob::from(*key)).collect();
+        let ticket = self.ask(node, Request::Begin { reads: keys(), writes: keys() });
+        match self.wait(ticket) {
+            Outcome::Begun { txn, .. } => txn,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// How often that was counted.
+    fn counted(&self, what: &str) -> u64 {
+        self.heard.counted.get(what).copied().unwrap_or(0)
+    }
+
+    /// Lets everything arrive that is on its way, and what comes of that. While time passes, an answer is handed over with the
+    /// next event, of which there may be none.
+    fn arrive(&mut self) {
+        self.simulation.quiesce(&mut self.heard);
+        assert_eq!(self.simulation.broken(), None);
+    }
+
+    /// How the replicas that live stand.
+    fn standings(&mut self) -> BTreeMap<ProcessId, Standing> {
         self.heard.standings.clear();
         for group in self.placement.map.groups.iter() {
             for member in group.members.iter() {
                 self.simulation.administer(member.process, Ticket(1), Box::new(Order::Inspect));
             }
         }
-        self.pass(100);
-        for (server, standing) in &self.heard.standings {
+        self.arrive();
+        std::mem::take(&mut self.heard.standings)
+    }
+
+    /// Lets time pass until nothing is under way at any replica that lives.
+    fn quiet(&mut self) {
+        for _ in 0..240 {
+            let standings = self.standings();
+            assert!(!standings.is_empty(), "nobody answers");
+            if standings.values().all(|standing| standing.open == 0 && standing.view.1) {
+                return;
+            }
+            self.pass(500);
+        }
+        panic!("not within two minutes: {:?}", self.standings());
+    }
+
+    /// Nothing is under way at any replica that lives.
+    fn assert_quiet(&mut self) {
+        for (server, standing) in self.standings() {
             assert_eq!(standing.open, 0, "{server}: {standing:?}");
         }
     }
+}
+
+fn committed(outcome: &Outcome) -> bool {
+    matches!(outcome, Outcome::Committed { .. })
 }
 
 /// What a transaction did, for the checker, with its time in milliseconds.
@@ -328,6 +387,150 @@ fn what_does_not_fit_beside_what_committed_had_no_fast_quorum() {
     stage.pass(30_000);
     stage.assert_quiet();
     assert_eq!(stage.read(0, &["a"]), [Some(Blob::from("y"))]);
+}
+
+/// Two partitions on five nodes; the client has counted four equal votes of each and told its host, and nobody else. Whoever
+/// has not voted and whichever two fail, takeovers and changes of view come to the same end.
+#[test]
+fn what_was_told_by_fast_quorums_stays_whoever_fails() {
+    for silent in 0..5 {
+        for (one, other) in (0..5_u16).flat_map(|one| (0..one).map(move |other| (one, other))) {
+            let what = format!("{silent} has not voted, {one} and {other} fail");
+            let mut stage = Stage::new(6, &[&[0, 1, 2, 3, 4], &[4, 3, 2, 1, 0]], &[]);
+            let txn = stage.begun(5, &["a", "b"]);
+            stage.connect(5, &[silent], false);
+            let ticket = stage.commit(5, txn, &["a", "b"], "x");
+            let outcome = stage.wait(ticket);
+            assert!(committed(&outcome) && stage.counted("slow_paths") == 0, "{what}: {outcome:?}");
+            // Nothing that it has said since arrives.
+            stage.simulation.crash(NodeId(5));
+            let others: Vec<u16> = (0..5).filter(|node| *node != silent).collect();
+            stage.connect(5, &others, false);
+            [one, other].iter().for_each(|node| stage.simulation.crash(NodeId(*node)));
+            stage.quiet();
+            let lives = (0..5).find(|node| *node != one && *node != other).unwrap();
+            let value = Some(Blob::from("x"));
+            assert_eq!(stage.read(lives, &["a", "b"]), [value.clone(), value], "{what}");
+        }
+    }
+}
+
+/// Three of five have accepted a transaction that the other partition refuses, and some hear that it was aborted; where they
+/// are a majority, those release what it holds, and no others do. Another one that it is in the way of is voted for by who
+/// does not hold it; then its client fails, and two replicas. Whoever has heard and whoever fails, it ends as its client was
+/// told.
+#[test]
+fn an_abort_that_few_have_heard_of_undoes_no_commit() {
+    /// Whom the second client reaches.
+    const ASKED: [u16; 4] = [0, 1, 3, 4];
+    let mut fast = 0;
+    for heard in 0..1_u32 << ASKED.len() {
+        for dead in [[3, 4], [0, 1], [0, 3], [1, 4]] {
+            let hears = |at: usize| heard & 1 << at != 0;
+            let what = format!("{heard:04b} have heard, {dead:?} fail");
+            // The other partition answers when this one has made do with a majority.
+            let slow = [(6, 5, Span::from_millis(700))];
+            let mut stage = Stage::new(8, &[&[0, 1, 2, 3, 4], &[5]], &slow);
+            let aborted = stage.begun(6, &["a", "b"]);
+            let txn = stage.begun(7, &["b"]);
+            let ticket = stage.commit(7, txn, &["b"], "z");
+            let outcome = stage.wait(ticket);
+            assert!(committed(&outcome), "{what}: {outcome:?}");
+            stage.connect(6, &[0, 1], false);
+            let aborted = stage.commit(6, aborted, &["a", "b"], "y");
+            stage.until("a majority's votes are accepted", |stage| stage.counted("slow_paths") > 0);
+            // They are accepted, and that is told.
+            stage.pass(11);
+            assert_eq!(stage.outcome(aborted), None, "{what}");
+            stage.connect(6, &[2], false);
+            for (at, node) in ASKED.into_iter().enumerate() {
+                // The first two are cut off, the last two are not.
+                if hears(at) != (node > 2) {
+                    stage.connect(6, &[node], hears(at));
+                }
+            }
+            assert_eq!(stage.wait(aborted), Outcome::Aborted(Reason::StaleRead), "{what}");
+            // There, back, and there again: it is written down, and executed where a majority has written it down.
+            stage.pass(16);
+            stage.simulation.crash(NodeId(6));
+            stage.connect(7, &[2], false);
+            let (txn, slow) = (stage.begun(7, &["a"]), stage.counted("slow_paths"));
+            let ticket = stage.commit(7, txn, &["a"], "x");
+            let outcome = stage.wait(ticket);
+            let released =
+                if heard.count_ones() >= 3 { usize::from(hears(2)) + usize::from(hears(3)) } else { 0 };
+            assert_eq!(committed(&outcome), 2 + released >= 3, "{what}: {outcome:?}");
+            fast += usize::from(committed(&outcome) && stage.counted("slow_paths") == slow);
+            // Nothing that it has said since arrives.
+            stage.simulation.crash(NodeId(7));
+            stage.connect(7, &ASKED, false);
+            dead.iter().for_each(|node| stage.simulation.crash(NodeId(*node)));
+            let lives = (0..5).find(|node| !dead.contains(node)).unwrap();
+            let server = stage.placement.map.groups[0].members[usize::from(lives)].process;
+            stage.simulation.administer(server, Ticket(1), Box::new(Order::ChangeView));
+            stage.quiet();
+            let value = committed(&outcome).then(|| Blob::from("x"));
+            assert_eq!(stage.read(lives, &["a"]), [value], "{what}: {outcome:?}");
+        }
+    }
+    assert!(fast > 0, "none was told by its votes alone");
+}
+
+/// Of five replicas three live, and the client is dead that would say that a majority knows of the abort: they tell each other.
+#[test]
+fn what_five_replicas_have_aborted_is_released_without_its_client() {
+    let mut stage = Stage::new(8, &[&[0, 1, 2, 3, 4], &[5]], &[]);
+    let txn = stage.begun(6, &["a", "b"]);
+    stage.connect(6, &[5], false);
+    stage.commit(6, txn, &["a", "b"], "x");
+    stage.arrive();
+    let prepared = stage.standings().values().filter(|standing| standing.open == 1).count();
+    assert_eq!(prepared, 5, "by all of one partition");
+    [3, 4, 6].iter().for_each(|node| stage.simulation.crash(NodeId(*node)));
+    stage.quiet();
+    let txn = stage.begun(7, &["a", "b"]);
+    let ticket = stage.commit(7, txn, &["a", "b"], "y");
+    let outcome = stage.wait(ticket);
+    assert!(committed(&outcome), "it is held: {outcome:?}");
+    let value = Some(Blob::from("y"));
+    assert_eq!(stage.read(0, &["a", "b"]), [value.clone(), value]);
+}
+
+/// One of three replicas is away for good: what only it does not know the end of is none that is open, is not kept for it
+/// without bound, and is forgotten once it is back.
+#[test]
+fn what_only_a_dead_replica_has_not_heard_of_does_not_pile_up() {
+    let mut stage = Stage::tuned(4, &[&[0, 1, 2]], &[], |tuned| {
+        (tuned.open, tuned.keep_records, tuned.fast_path) = (8, 16, Span::from_millis(20));
+    });
+    stage.simulation.crash(NodeId(2));
+    for number in 0..2_000 {
+        let txn = stage.begun(3, &["a"]);
+        let ticket = stage.commit(3, txn, &["a"], "v");
+        let outcome = stage.wait(ticket);
+        assert!(committed(&outcome), "{number}: {outcome:?}");
+        if number % 100 == 99 {
+            // Each hears that the other knows when it has told it, a few seconds later.
+            let standings = stage.standings();
+            let many = |standing: &Standing| standing.open > 2 || standing.ended > 300;
+            assert!(!standings.values().any(many), "{number}: {standings:?}");
+        }
+    }
+    stage.pass(10_000);
+    let standings = stage.standings();
+    assert!(standings.len() == 2 && standings.values().all(|standing| standing.ended <= 16), "{standings:?}");
+    stage.simulation.restart(NodeId(2));
+    let known = |standings: &BTreeMap<ProcessId, Standing>| {
+        standings.len() == 3 && standings.values().all(|standing| standing.open + standing.ended == 0)
+    };
+    let back = (0..600).any(|_| {
+        stage.pass(500);
+        known(&stage.standings())
+    });
+    let standings = stage.standings();
+    assert!(back, "{standings:?}");
+    let digests: Vec<u64> = standings.values().map(|standing| standing.digest).collect();
+    assert!(digests.iter().all(|digest| *digest == digests[0]), "{standings:?}");
 }
 
 /// A client begins nothing at a partition before a majority there knows how its last transaction ended.

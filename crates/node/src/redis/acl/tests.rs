@@ -369,5 +369,13 @@ fn who_may_not_any_more_is_given_nothing() {
         let told = play(&mut world, "! fill a");
         assert_eq!(told, format!("! fill a\n  -{end}·\n"));
         assert!(world.hub.is_told(8), "it is for who is behind");
+        // So it is with what that one has taken.
+        let mut world = World::new(Login::Open);
+        play(&mut world, "> BLPOP a 0\n< 0 nilarray");
+        world.hub.users = Users::of([], Some(file.path().to_owned())).unwrap();
+        world.another_tries(8);
+        world.another_takes(8, "popped bulk a, bulk x");
+        assert_eq!(play(&mut world, "+ 0"), format!("+ 0\n  -{end}·\n"));
+        assert!(world.hub.is_given(8));
     }
 }

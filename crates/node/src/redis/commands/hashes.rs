@@ -58,7 +58,7 @@ pub(crate) static COMMANDS: &[Spec] = &[
                 Ok(Operation::HIncrByFloat { key: blob(args.at(1)), field: blob(args.at(2)), by }.into())
             },
         )
-        .differs("computed in 64-bit floating point, not 80-bit"),
+        .differs("adds decimals, not in 80-bit floating point (\"Sums\" above)"),
     Group::Hash.data("hkeys", 2, READ, about("2.0.0", "key", "All fields"), |args, _| {
         Ok(Operation::HKeys { key: blob(args.at(1)) }.into())
     }),

@@ -507,7 +507,7 @@ static CLUSTER_CHILDREN: &[Spec] = &[
     Group::Cluster.local("cluster|help", 2, LOADING | STALE, about("5.0.0", "", "This help"), catalog::help),
     Group::Cluster
         .local("cluster|info", 2, STALE, about("3.0.0", "", "The state of the cluster"), info::cluster_info)
-        .differs("`cluster_enabled:0`"),
+        .differs("says `cluster_enabled:0`, where a Redis without a cluster refuses it"),
 ];
 
 pub(crate) static TRANSACTIONS: &[Spec] = &[

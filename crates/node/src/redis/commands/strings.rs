@@ -102,7 +102,7 @@ pub(crate) static COMMANDS: &[Spec] = &[
                 .into())
             },
         )
-        .differs("computed in 64-bit floating point, not 80-bit"),
+        .differs("adds decimals, not in 80-bit floating point (\"Sums\" above)"),
     Group::String
         .data("mget", -2, READ | FAST, about("1.0.0", "key [key ...]", "Several strings"), |args, _| {
             Ok(Operation::MGet { keys: blobs(args, 1) }.into())

@@ -96,8 +96,8 @@ fn monitors_find_keys_commands_and_processor_time() {
     for wanted in [
         "# Keyspace·db0:keys=12,expires=3,avg_ttl=0·",
         "# CPU·used_cpu_sys:0.250000·used_cpu_user:1.500000·",
-        "·cmdstat_get:calls=2,usec=3000000,usec_per_call=1500000.00·cmdstat_info:calls=",
-        "·cmdstat_set:calls=1,usec=1000000,usec_per_call=1000000.00·",
+        "·cmdstat_get:calls=2,usec=3000000,usec_per_call=1500000.00,rejected_calls=0,failed_calls=0·cmdstat_info:calls=",
+        "·cmdstat_set:calls=1,usec=1000000,usec_per_call=1000000.00,rejected_calls=0,failed_calls=0·",
         "·used_memory:3145728·used_memory_human:3.00M·",
         "·expired_keys:42·evicted_keys:0·keyspace_hits:1·keyspace_misses:1·",
         "·used_memory_peak:5242880·used_memory_peak_human:5.00M·",
@@ -112,6 +112,44 @@ fn monitors_find_keys_commands_and_processor_time() {
         sections(replies[1]),
         sections(replies[0]) + 1,
         "commands are told to who asks for everything"
+    );
+}
+
+#[test]
+fn what_failed_and_what_was_not_carried_out_are_counted_by_command() {
+    let text = play(
+        &mut World::new(Login::Open),
+        "> GET ; GET a ; NOPE ; DEL ; SELECT 99 ; AUTH nobody x
+         < 0 wrongtype
+         > INFO commandstats ; INFO errorstats",
+    );
+    for wanted in [
+        "·cmdstat_auth:calls=1,usec=0,usec_per_call=0.00,rejected_calls=0,failed_calls=1·",
+        "·cmdstat_del:calls=0,usec=0,usec_per_call=0.00,rejected_calls=1,failed_calls=0·",
+        "·cmdstat_get:calls=1,usec=0,usec_per_call=0.00,rejected_calls=1,failed_calls=1·",
+        "·cmdstat_select:calls=1,usec=0,usec_per_call=0.00,rejected_calls=0,failed_calls=1·",
+        "# Errorstats·errorstat_ERR:count=4·errorstat_WRONGPASS:count=1·errorstat_WRONGTYPE:count=1·",
+    ] {
+        assert!(text.contains(wanted), "{wanted}: {text}");
+    }
+}
+
+/// Which parts are sets, as in Redis 7.
+#[test]
+fn clients_of_resp3_are_told_of_commands_in_sets() {
+    check(
+        Login::Open,
+        "> HELLO 3
+         > COMMAND INFO get ping
+         > COMMAND DOCS ping",
+        expect![[r#"
+            > HELLO 3
+              %7·$6·server·$5·redis·$7·version·$5·7.2.4·$5·proto·:3·$2·id·:7·$4·mode·$10·standalone·$4·role·$6·master·$7·modules·*0·
+            > COMMAND INFO get ping
+              *2·*10·$3·get·:2·~2·+readonly·+fast·:1·:1·:1·~3·+@string·+@read·+@fast·~0·~1·%3·$5·flags·~1·+RO·$12·begin_search·%2·$4·type·$5·index·$4·spec·%1·$5·index·:1·$9·find_keys·%2·$4·type·$5·range·$4·spec·%3·$7·lastkey·:0·$7·keystep·:1·$5·limit·:0·~0·*10·$4·ping·:-1·~1·+fast·:0·:0·:0·~2·+@connection·+@fast·~0·~0·~0·
+            > COMMAND DOCS ping
+              %1·$4·ping·%4·$7·summary·$24·Whether anybody is there·$5·since·$5·1.0.0·$5·group·$10·connection·$9·arguments·*1·%4·$4·name·$7·message·$4·type·$6·string·$12·display_text·$7·message·$5·flags·~1·+optional·
+        "#]],
     );
 }
 

@@ -392,6 +392,55 @@ fn a_wait_is_ended_from_outside() {
     }
 }
 
+/// Whichever of two attempts finds what came: which does, nobody knows before the answers come.
+#[test]
+fn what_a_later_one_takes_is_for_whoever_has_waited_longest() {
+    let mut world = World::new(Login::Open);
+    world.another_tries(3);
+    play(&mut world, "> BLPOP a 2");
+    // It may be that the first finds nothing, though it has waited longer than this one.
+    let taken = "< 0 popped bulk a, bulk x";
+    assert_eq!(play(&mut world, taken), format!("{taken}\n  reads no further\n"));
+    assert_eq!(play(&mut world, "+ 3"), "+ 3\n  reads no further\n", "what becomes of it is waited for");
+    world.hub.took_nothing(3);
+    assert_eq!(world.hub.take_given(3), Some(super::parse_outcome("popped bulk a, bulk x")));
+    world.hub.unwait(3);
+    assert_eq!(play(&mut world, "+ 0"), "+ 0\n  *-1·\n", "its time is over by then");
+    // Or that it finds something as well.
+    world.another_tries(4);
+    play(&mut world, "> BLPOP a 0\n< 1 popped bulk a, bulk y");
+    world.another_takes(4, "popped bulk a, bulk z");
+    assert_eq!(play(&mut world, "+ 0"), "+ 0\n  *2·$1·a·$1·z·\n");
+    assert_eq!(world.hub.take_given(4), Some(super::parse_outcome("popped bulk a, bulk y")));
+    world.hub.unwait(4);
+    // Who has given away what it has taken goes on like others that have found nothing.
+    world.another_tries(5);
+    world.hub.took_nothing(5);
+    play(&mut world, "> BLPOP a 0\n< 2 popped bulk a, bulk x");
+    assert!(world.clients[&7].waits && world.hub.is_given(5));
+    let retried = "+ 1\n  ask 2 k1 Exists { keys: [\"a\"] }\n  reads no further\n";
+    assert_eq!(play(&mut world, "+ 1"), retried);
+}
+
+/// Else it ended without what is for it, or took one more.
+#[test]
+fn what_is_for_one_that_waits_comes_before_anything_else_that_happens_to_it() {
+    for event in ["+ 0", "+ 9", "! fill a", "! close"] {
+        let mut world = World::new(Login::Open);
+        play(&mut world, "> BLPOP a 5\n< 0 nilarray");
+        world.another_tries(8);
+        world.another_takes(8, "popped bulk a, bulk x");
+        assert_eq!(play(&mut world, event), format!("{event}\n  *2·$1·a·$1·x·\n"));
+        assert!(!world.hub.waits(7) && world.hub.waits(8) && !world.hub.is_given(8), "{event}");
+    }
+    let mut world = World::new(Login::Open);
+    play(&mut world, "> BLPOP a 5\n< 0 nilarray\n+ 1");
+    world.another_tries(8);
+    world.another_takes(8, "popped bulk a, bulk x");
+    let seen = "< 0 int 1";
+    assert_eq!(play(&mut world, seen), format!("{seen}\n  *2·$1·a·$1·x·\n"), "nothing more is asked");
+}
+
 /// What ends one wait does not end the next, which has begun before the notice of it comes.
 #[test]
 fn what_ends_a_wait_ends_no_other() {

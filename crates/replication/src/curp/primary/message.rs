@@ -7,7 +7,7 @@ use crate::message as common;
 use crate::multipaxos::log;
 use crate::order::Reign;
 use crate::request::Refusal;
-use isochrone_core::{CommandId, Fact, Instant, Mark, NodeId, Slot, Span, Wire};
+use isochrone_core::{CommandId, Fact, Instant, Mark, NodeId, PartitionId, Slot, Span, Wire};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -345,6 +345,8 @@ pub enum Note {
     Added(&'static str, usize),
     /// So much there is of something now.
     Stands(&'static str, u64),
+    /// Of this partition these nodes hold the master and its copies, by the list that counts.
+    Members(PartitionId, Arc<[NodeId]>),
 }
 
 impl Mark for Note {
@@ -355,6 +357,9 @@ impl Mark for Note {
             Note::Counted(name) => Fact::Counted(name),
             Note::Added(name, more) => Fact::Added(name, *more as u64),
             Note::Stands(name, value) => Fact::stands(name, *value),
+            Note::Members(partition, nodes) => {
+                Fact::Members { partition: *partition, version: 0, nodes: nodes.clone() }
+            }
         })
     }
 }

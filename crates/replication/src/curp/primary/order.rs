@@ -157,9 +157,13 @@ impl<V: Ordered> Order<V> {
     ) {
         self.manager = Some(from);
         if registry.version >= self.registry.version {
-            let copies = |registry: &Registry| registry.committed.as_ref().map(|now| now.copies.len());
-            if let Some(now) = copies(&registry).filter(|now| copies(&self.registry) != Some(*now)) {
-                effects.mark(Note::Stands("replicas", now as u64 + 1));
+            let former = self.registry.committed.as_ref();
+            if let Some(now) = &registry.committed
+                && former.is_none_or(|former| !former.members().eq(now.members()))
+            {
+                let nodes: Arc<[NodeId]> = now.members().collect();
+                effects.mark(Note::Stands("replicas", nodes.len() as u64));
+                effects.mark(Note::Members(self.process.partition, nodes));
             }
             self.registry = registry;
         }

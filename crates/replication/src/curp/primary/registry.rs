@@ -32,6 +32,11 @@ impl Configuration {
         self.master == node || self.copies.contains(&node)
     }
 
+    /// The node of the master, then those of the copies.
+    pub(super) fn members(&self) -> impl Iterator<Item = NodeId> {
+        std::iter::once(self.master).chain(self.copies.iter().copied())
+    }
+
     fn is_well_formed(&self) -> bool {
         let twice = |at: usize| self.copies[..at].contains(&self.copies[at]);
         !self.copies.contains(&self.master) && !(0..self.copies.len()).any(twice)

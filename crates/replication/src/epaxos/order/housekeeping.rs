@@ -17,6 +17,11 @@ const RECOVERIES_MAX: usize = 256;
 const TRIES_MAX: u32 = 3;
 /// Questions to one that is heard, to which large values may be on their way, until it is given up.
 const PATIENT_TRIES: u32 = 64;
+/// The same to a delegate. What is given up is said once more, behind all that waits, and was on its way in vain: where that takes
+/// longer than it is borne, nothing ever arrives in time.
+const DELEGATE_TRIES: u32 = 512;
+/// What is large may be long on its way: it is said again after a resend time, twice that, and so on, doubled this often at most.
+const DOUBLINGS: u32 = 3;
 /// The end of what is forgotten before all have executed it is a multiple of this, so that most replicas stand
 /// at the same one and agree on attributes.
 const FORGET: u64 = 1_024;
@@ -60,7 +65,8 @@ impl<V: Ordered> Order<V> {
     fn on_suspects(&mut self, fresh: ReplicaSet, effects: &mut Effects<Self>) {
         let now = effects.now();
         for (id, pending) in &mut self.pending {
-            if fresh.contains(replica(id.leader())) {
+            let recovers = self.drives.get(id).is_some_and(|drive| drive.ballot > Ballot::ZERO);
+            if fresh.contains(replica(id.leader())) || recovers {
                 pending.due = now.min(pending.due);
             }
         }
@@ -184,23 +190,26 @@ impl<V: Ordered> Order<V> {
         fetches: &mut BTreeMap<usize, Vec<InstanceId>>,
         effects: &mut Effects<Self>,
     ) {
-        self.postpone(id, effects.now() + self.parameters.resend);
+        let (tries, large) = (self.drives.get(&id).map_or(0, |drive| drive.tries) + 1, self.is_large(id));
+        let wait = if large { 1_u64 << tries.min(DOUBLINGS) } else { 1 };
+        self.postpone(id, effects.now() + self.parameters.resend * wait);
         let all: ReplicaSet = self.peers().map(replica).collect();
         let (now, patience, answered) = (effects.now(), self.parameters.patience, self.answered);
         let suspects = self.suspects;
         let lagging: ReplicaSet = self.peers().filter(|seat| self.lags(*seat)).map(replica).collect();
         let Some(drive) = self.drives.get_mut(&id) else { return };
-        drive.tries += 1;
-        let (ballot, tries) = (drive.ballot, drive.tries);
+        drive.tries = tries;
+        let ballot = drive.ballot;
         match &mut drive.stage {
-            Stage::PreAccept { delegate: Some(delegate), asked, .. } => {
-                let asked = *asked;
+            Stage::PreAccept { delegate: Some(delegate), .. } => {
+                let asked = ReplicaSet::from_iter([replica(*delegate)]);
                 // One that hears from this replica may have large values on their way to it. One that lags may have no room.
                 let deaf = lagging.contains(replica(*delegate))
                     || answered.get(*delegate).is_none_or(|at| now.since(*at) >= patience);
-                if tries > if deaf { 1 } else { PATIENT_TRIES } {
+                if tries > if deaf { 1 } else { DELEGATE_TRIES } {
                     self.recover(id, effects);
                 } else {
+                    // Nobody waits for the others: who lacks it asks for it once it is committed.
                     self.send_pre_accept(id, asked, effects);
                 }
             }
@@ -259,10 +268,16 @@ impl<V: Ordered> Order<V> {
                 }
             }
             Stage::Accept { voters, holders } => {
-                // Whoever had not the commands has them from now on.
-                *holders = ReplicaSet::EMPTY;
+                let told = std::mem::replace(holders, all);
                 let to: Vec<usize> = all.without(*voters).iter().map(|seat| usize::from(seat.0)).collect();
-                self.send_accept(id, &to, effects);
+                if large {
+                    // Whoever has the commands by now need not be told them.
+                    self.send_accept(id, &to, told, effects);
+                }
+                if !large || tries > 1 {
+                    // Whoever had not the commands has them from now on.
+                    self.send_accept(id, &to, ReplicaSet::EMPTY, effects);
+                }
             }
         }
     }

@@ -19,7 +19,7 @@ use crate::reserve::Reserve;
 use instances::{Executed, Instance, Space, ids, includes};
 use isochrone_core::{
     Blob, ConflictIndex, Effects, Graph, Identity, Instant, Malformed, Process, ProcessId, Quorums,
-    ReplicaId, ReplicaSet, RoundTrip, Snapshot, Suspicion, Ticket, TouchSet, wire,
+    ReplicaId, ReplicaSet, RoundTrip, Snapshot, Suspicion, Ticket, TouchSet, Urgency, wire,
 };
 use proposal::{Flight, Queue};
 use recovery::Drive;
@@ -233,6 +233,12 @@ impl<V: Ordered> Order<V> {
             }
             _ => instance.bytes,
         }
+    }
+
+    /// Whether what an instance holds overtakes nothing, and may be long on its way.
+    fn is_large(&self, id: InstanceId) -> bool {
+        let given_up = self.instance(id).is_some_and(|instance| instance.noop);
+        !given_up && self.bytes_of(id) as usize > Urgency::SMALL
     }
 
     /// Puts an instance into the conflict index, or its number of order, which has risen.

@@ -277,7 +277,7 @@ impl<V: Ordered> Order<V> {
         effects: &mut Effects<Self>,
     ) {
         let delegate = role == Role::Delegate;
-        if from != id.leader() || !self.admit(from, id, effects) {
+        if from != id.leader() || !self.admit(from, id, true, effects) {
             return;
         }
         self.hear_of(from, id.number);

@@ -112,7 +112,7 @@ impl<V: Ordered> Order<V> {
         ballot: Ballot,
         effects: &mut Effects<Self>,
     ) {
-        if !self.admit(from, id, effects) {
+        if !self.admit(from, id, false, effects) {
             return;
         }
         self.hear_of(id.leader(), id.number);
@@ -131,8 +131,12 @@ impl<V: Ordered> Order<V> {
         // Another is at work: this replica's turn comes later.
         self.postpone(id, effects.now() + self.parameters.resend * 2);
         let report = Box::new(self.report(id, before));
+        let large = report.content.is_some() && self.is_large(id);
         let recovered = Message::Recovered { id, ballot, report };
-        effects.repeating(|effects| effects.send(to, recovered));
+        match large {
+            true => effects.repeating(|effects| effects.send(to, recovered)),
+            false => effects.urgently(|effects| effects.send(to, recovered)),
+        }
     }
 
     pub(super) fn on_recovered(
@@ -252,8 +256,18 @@ impl<V: Ordered> Order<V> {
         if content == Content::NoOp {
             self.notes.push("recovered_noop");
         }
+        // Who has reported the commands or was asked about them has them in its journal.
+        let holders = match self.drives.get(&id).map(|drive| &drive.stage) {
+            Some(Stage::Gather { reports }) => {
+                let held =
+                    reports.iter().filter(|(_, report)| matches!(report.content, Some(Content::Batch(_))));
+                held.map(|(seat, _)| replica(*seat)).collect()
+            }
+            Some(Stage::Validate(validation) | Stage::Wait(validation)) => validation.quorum,
+            _ => ReplicaSet::EMPTY,
+        };
         self.vote(id, ballot, content, attributes, effects);
-        self.propose_vote(id, ballot, ReplicaSet::EMPTY, effects);
+        self.propose_vote(id, ballot, holders, effects);
     }
 
     /// Asks those who promised, this replica first.
@@ -338,7 +352,7 @@ impl<V: Ordered> Order<V> {
         attributes: Attributes,
         effects: &mut Effects<Self>,
     ) {
-        if !self.admit(from, id, effects) {
+        if !self.admit(from, id, true, effects) {
             return;
         }
         let to = self.process_of(from);

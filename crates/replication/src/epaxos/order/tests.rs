@@ -10,7 +10,7 @@ use crate::order::{Member, Order as _, Ordered, Setup};
 use isochrone_core::command::{Access, Touch};
 use isochrone_core::{
     Ballot, Blob, CommandId, Effect, Effects, Identity, Instant, KeyspaceId, NodeId, Outbox, PartitionId,
-    Process, ProcessId, Random, ReplicaId, Role, Span, Stamp,
+    Process, ProcessId, Random, ReplicaId, Role, Span, Stamp, Urgency,
 };
 use std::sync::Arc;
 
@@ -171,6 +171,138 @@ fn a_validation_waits_for_whoever_is_heard() {
     assert!(validations(&recoverer.said) > 6, "asked again");
     recoverer.pass(20, &[2, 3]);
     assert!(recoverer.ballots().len() > 1, "others must promise in the place of one who is gone");
+}
+
+/// A value that is long on its way where little is carried.
+fn large() -> Blob {
+    Blob::from(vec![7; 2 << 20])
+}
+
+/// What these messages say of the contents of instances that are committed.
+fn contents(said: &[(u16, Message<Blob>)]) -> Vec<(u16, InstanceId, Content<Blob>)> {
+    let mut contents = Vec::new();
+    for (to, message) in said {
+        if let Message::Commit { list } = message {
+            contents.extend(list.iter().map(|committed| (*to, committed.id, committed.content.clone())));
+        }
+    }
+    contents
+}
+
+/// What the second leads is committed, so many large values.
+fn hear_of_large(replica: &mut Recoverer, values: u64) {
+    for number in 1..=values {
+        let (id, content) = (InstanceId::at(1, number), Content::Batch(Arc::from([large()])));
+        let attributes = Attributes { seq: 1, deps: [0; SEATS] };
+        replica.hear(1, Message::Commit { list: vec![Committed { id, content, attributes }] });
+    }
+    while replica.order.step(replica.now).is_some() {}
+    replica.said.clear();
+}
+
+/// A value that takes half a minute to the delegate is given up by nobody meanwhile: given up, it would be proposed anew, behind
+/// itself. It is said again to the one whose answer is waited for, ever more rarely.
+#[test]
+fn a_large_value_that_is_long_on_its_way_is_neither_given_up_nor_said_to_all_again() {
+    let mut replica = Recoverer::among(3, 0);
+    replica.act(|order, effects| {
+        assert_eq!(order.propose(large(), 2 << 20, effects.now()), Ok(()));
+    });
+    replica.pass(300, &[1, 2]);
+    let told = |role: message::Role| {
+        let says = |said: &Message<Blob>| matches!(said, Message::PreAccept { role: of, .. } if *of == role);
+        replica.said.iter().filter(|(_, said)| says(said)).count()
+    };
+    assert_eq!(told(message::Role::Listener), 1);
+    let again = told(message::Role::Delegate);
+    assert!((4..24).contains(&again), "{again}");
+    assert_eq!(replica.ballots(), []);
+}
+
+/// Somebody asks for several large values, and for one that is under way. All are on their way, though no more than one is said
+/// at once; where an answer would leave some out, these would be recovered, and given up.
+#[test]
+fn whoever_asks_for_much_hears_of_all_of_it() {
+    let mut replica = Recoverer::among(3, 0);
+    hear_of_large(&mut replica, 3);
+    replica.act(|order, effects| {
+        assert_eq!(order.propose(Blob::from(vec![8]), 1, effects.now()), Ok(()));
+    });
+    let mut ids: Vec<InstanceId> = (1..=3).map(|number| InstanceId::at(1, number)).collect();
+    ids.push(InstanceId::at(0, 1));
+    replica.said.clear();
+    replica.hear(2, Message::Fetch { ids: ids.clone() });
+    let known = |id: &InstanceId| (2, *id, Content::Known);
+    let mut expected: Vec<(u16, InstanceId, Content<Blob>)> = ids[..3].iter().map(known).collect();
+    expected.push((2, ids[0], Content::Batch(Arc::from([large()]))));
+    assert!(contents(&replica.said) == expected, "what is small, and one that is not");
+    let driven = replica.said.iter().find_map(|(_, said)| match said {
+        Message::Driven { ids } => Some(ids.clone()),
+        _ => None,
+    });
+    assert_eq!(driven, Some(ids));
+}
+
+/// It asks again for what is committed: its commands need not cross the line once more.
+#[test]
+fn who_has_the_commands_is_told_what_was_chosen_without_them() {
+    let mut replica = Recoverer::among(3, 0);
+    hear_of_large(&mut replica, 1);
+    let (id, batch, executed) = (InstanceId::at(1, 1), Arc::from([large()]), [0; SEATS]);
+    let (attributes, role) = (Attributes { seq: 1, deps: [0; SEATS] }, message::Role::Delegate);
+    replica.hear(1, Message::PreAccept { id, batch, bytes: 2 << 20, attributes, executed, role });
+    assert!(contents(&replica.said) == [(1, id, Content::Known)]);
+}
+
+/// The commands that somebody asks for may be on their way: that they are gone here, so that it had better take in a whole state,
+/// is said only where nothing waits.
+#[test]
+fn commands_that_are_gone_may_be_on_their_way() {
+    let mut replica = Recoverer::among(3, 0);
+    hear_of_large(&mut replica, 10);
+    let id = InstanceId::at(1, 1);
+    assert!(replica.order.instance(id).is_some_and(|instance| instance.batch.is_none()), "no room for it");
+    let effects = replica.outbox.input(replica.now, Stamp::ZERO);
+    replica.order.receive(process(2), Message::Fetch { ids: vec![id] }, effects);
+    let said = replica.outbox.drain().filter_map(|effect| match effect {
+        Effect::Send { message: Message::Commit { .. }, urgency, .. } => Some(("commit", urgency)),
+        Effect::Send { message: Message::Trimmed { .. }, urgency, .. } => Some(("gone", urgency)),
+        _ => None,
+    });
+    assert_eq!(said.collect::<Vec<_>>(), [("commit", Urgency::Urgent), ("gone", Urgency::Repeat)]);
+}
+
+/// Of those who are asked to vote in a recovery one has reported the commands. When they have voted, all have them.
+#[test]
+fn a_recovery_says_large_commands_once_to_those_who_lack_them() {
+    let mut recoverer = Recoverer::new();
+    let (id, batch) = (InstanceId::at(1, 1), Arc::from([large()]));
+    let attributes = Attributes { seq: 1, ..Attributes::default() };
+    let (executed, role, copy) = ([0; SEATS], message::Role::Acceptor, Arc::clone(&batch));
+    recoverer.hear(1, Message::PreAccept { id, batch: copy, bytes: 2 << 20, attributes, executed, role });
+    recoverer.pass(20, &[2, 3, 4]);
+    let [ballot] = recoverer.ballots()[..] else { panic!("{:?}", recoverer.ballots()) };
+    let report = |phase, content, initial| {
+        let accepted = Ballot::ZERO;
+        Box::new(Report { phase, accepted, content, attributes, initial })
+    };
+    let nothing = report(Phase::Initial, None, None);
+    let voted = report(Phase::Accepted, Some(Content::Batch(batch)), Some(attributes));
+    recoverer.hear(3, Message::Recovered { id, ballot, report: nothing });
+    recoverer.said.clear();
+    recoverer.hear(2, Message::Recovered { id, ballot, report: voted });
+    let asked = recoverer.said.iter().filter_map(|(to, said)| match said {
+        Message::Accept { content, .. } => Some((*to, *content == Content::Known)),
+        _ => None,
+    });
+    let mut asked: Vec<_> = asked.collect();
+    asked.sort_unstable();
+    assert_eq!(asked, [(1, false), (2, true), (3, false), (4, false)]);
+    recoverer.said.clear();
+    recoverer.hear(2, Message::Accepted { id, ballot });
+    recoverer.hear(3, Message::Accepted { id, ballot });
+    let told = contents(&recoverer.said);
+    assert!(told.len() == 4 && told.iter().all(|(_, _, content)| *content == Content::Known));
 }
 
 /// One instance stands for an earlier one that it does not leave anything of. A peer has given the later one up, and has

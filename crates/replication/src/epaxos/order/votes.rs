@@ -6,32 +6,30 @@ use super::recovery::{Drive, Stage};
 use super::{Order, replica};
 use crate::order::{Ordered, Step};
 use crate::service::Reply;
-use isochrone_core::{Ballot, Effects, Instant, ProcessId, ReplicaSet, wire};
+use isochrone_core::{Ballot, Effects, Instant, ProcessId, ReplicaSet, Urgency};
 use std::collections::BTreeMap;
 
 /// Bytes of commands in one answer, unless a single batch is larger.
 const ANSWER_BYTES: usize = 1 << 20;
+/// Bytes of a commit that does not say the commands, at most: its attributes are as many numbers as there are seats.
+const KNOWN_BYTES: usize = 100;
 
 impl<V: Ordered> Order<V> {
     /// Whether a message about this instance is to be looked at further: not where it is committed, which is
-    /// the answer to everything, nor where it cannot be held.
-    pub(super) fn admit(&mut self, from: usize, id: InstanceId, effects: &mut Effects<Self>) -> bool {
+    /// the answer to everything, nor where it cannot be held. `holds` says whether the sender has its commands.
+    pub(super) fn admit(
+        &mut self,
+        from: usize,
+        id: InstanceId,
+        holds: bool,
+        effects: &mut Effects<Self>,
+    ) -> bool {
         if id.leader() >= self.count() || id.number == 0 {
             return false;
         }
         let to = self.process_of(from);
-        if let Some(instance) = self.instance(id)
-            && instance.is_committed()
-        {
-            match instance.content() {
-                // Ahead: what is committed is chosen, whatever this replica forgets, unless its record alone
-                // says so; and then the record may still be on its way.
-                Some(content) => {
-                    let list = vec![Committed { id, content, attributes: instance.attributes }];
-                    effects.repeating(|effects| effects.send(to, Message::Commit { list }));
-                }
-                None => effects.urgently(|effects| effects.send(to, Message::Trimmed { id })),
-            }
+        if self.is_committed(id) {
+            self.tell_commits(to, &[id], holds, effects);
             return false;
         }
         if self.open_instance(id).is_some() {
@@ -43,6 +41,51 @@ impl<V: Ordered> Order<V> {
             self.hear_of(id.leader(), id.number);
         }
         false
+    }
+
+    /// Says what was chosen for these, which are committed here. What takes no room comes first: whoever has the commands needs no
+    /// more. Then larger ones, or that they are gone, unless the receiver `holds` them: only where nothing waits on its way, since
+    /// that may be what it lacks.
+    fn tell_commits(&self, to: ProcessId, ids: &[InstanceId], holds: bool, effects: &mut Effects<Self>) {
+        let (mut brief, mut full, mut gone) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut small, mut bytes) = (0, 0);
+        for id in ids {
+            let Some(instance) = self.instance(*id) else { continue };
+            let (id, attributes, content) = (*id, instance.attributes, instance.content());
+            let size = if instance.noop { 0 } else { self.bytes_of(id) as usize };
+            let room = Urgency::SMALL / 2 - small;
+            if let Some(content) = &content
+                && size + KNOWN_BYTES <= room
+            {
+                small += size + KNOWN_BYTES;
+                brief.push(Committed { id, content: content.clone(), attributes });
+                continue;
+            }
+            if KNOWN_BYTES <= room {
+                small += KNOWN_BYTES;
+                brief.push(Committed { id, content: Content::Known, attributes });
+            }
+            match content {
+                _ if holds => {}
+                Some(content) if bytes < ANSWER_BYTES => {
+                    bytes += size;
+                    full.push(Committed { id, content, attributes });
+                }
+                Some(_) => {}
+                None => gone.push(id),
+            }
+        }
+        // Not ahead: what is committed is chosen, whatever this replica forgets, unless its record alone says so; and then the
+        // record may still be on its way.
+        if !brief.is_empty() {
+            effects.urgently(|effects| effects.send(to, Message::Commit { list: brief }));
+        }
+        effects.repeating(|effects| {
+            gone.into_iter().for_each(|id| effects.send(to, Message::Trimmed { id }));
+            if !full.is_empty() {
+                effects.send(to, Message::Commit { list: full });
+            }
+        });
     }
 
     /// Votes in a ballot of this replica, durably before it leaves.
@@ -91,28 +134,35 @@ impl<V: Ordered> Order<V> {
         effects: &mut Effects<Self>,
     ) {
         let voters = ReplicaSet::from_iter([replica(self.me)]);
-        self.drives.insert(id, Drive { ballot, tries: 0, stage: Stage::Accept { voters, holders } });
         let due = effects.now() + self.parameters.resend;
         self.postpone(id, due);
         let mut to: Vec<usize> = self.nearest();
         if self.parameters.thrifty && ballot == Ballot::ZERO {
             to.truncate(self.majority() - 1);
         }
-        self.send_accept(id, &to, effects);
+        let told = holders.iter().chain(to.iter().map(|seat| replica(*seat))).collect();
+        self.drives.insert(id, Drive { ballot, tries: 0, stage: Stage::Accept { voters, holders: told } });
+        self.send_accept(id, &to, holders, effects);
         self.count_votes(id, effects);
     }
 
-    pub(super) fn send_accept(&self, id: InstanceId, to: &[usize], effects: &mut Effects<Self>) {
-        let Some(Drive { ballot, stage: Stage::Accept { holders, .. }, .. }) = self.drives.get(&id) else {
-            return;
-        };
+    /// Asks these for their votes: `holders` without the commands, so that it may overtake what waits.
+    pub(super) fn send_accept(
+        &self,
+        id: InstanceId,
+        to: &[usize],
+        holders: ReplicaSet,
+        effects: &mut Effects<Self>,
+    ) {
+        let Some(Drive { ballot, stage: Stage::Accept { .. }, .. }) = self.drives.get(&id) else { return };
         let Some(instance) = self.instance(id) else { return };
         let Some(content) = instance.content() else { return };
         for seat in to {
-            let known = holders.contains(replica(*seat)) && content != Content::NoOp;
+            let brief = holders.contains(replica(*seat)) || content == Content::NoOp;
+            let known = brief && content != Content::NoOp;
             let content = if known { Content::Known } else { content.clone() };
             let message = Message::Accept { id, ballot: *ballot, content, attributes: instance.attributes };
-            effects.send(self.process_of(*seat), message);
+            effects.urgently_if(brief, |effects| effects.send(self.process_of(*seat), message));
         }
     }
 
@@ -125,7 +175,7 @@ impl<V: Ordered> Order<V> {
         attributes: Attributes,
         effects: &mut Effects<Self>,
     ) {
-        if !self.admit(from, id, effects) {
+        if !self.admit(from, id, content != Content::NoOp, effects) {
             return;
         }
         self.hear_of(id.leader(), id.number);
@@ -315,8 +365,11 @@ impl<V: Ordered> Order<V> {
                 continue;
             };
             if content == Content::Known && instance.batch.is_none() {
-                let due = effects.now() + self.parameters.repair;
-                self.need(id, due);
+                // Who recovers it asks for the commands in its own time.
+                if !self.drives.contains_key(&id) {
+                    let due = effects.now() + self.parameters.repair;
+                    self.need(id, due);
+                }
                 continue;
             }
             let noop = content == Content::NoOp;
@@ -326,37 +379,26 @@ impl<V: Ordered> Order<V> {
     }
 
     pub(super) fn on_fetch(&mut self, from: usize, ids: Vec<InstanceId>, effects: &mut Effects<Self>) {
-        let (mut list, mut driven, mut bytes) = (Vec::new(), Vec::new(), 0);
+        let (mut committed, mut driven) = (Vec::new(), Vec::new());
         let to = self.process_of(from);
         for id in ids {
             if id.leader() >= self.count() {
                 continue;
             }
-            let held = self.instance(id).filter(|instance| instance.is_committed());
-            let content = held.and_then(|instance| Some((instance.content()?, instance.attributes)));
-            match content {
-                Some((content, attributes)) => {
-                    bytes += wire::encoded_size(&content);
-                    list.push(Committed { id, content, attributes });
-                    driven.push(id);
-                }
+            if self.is_committed(id) {
+                committed.push(id);
+                driven.push(id);
+            } else if self.is_executed(id) {
                 // Whoever lacks this lacks it for good.
-                None if held.is_some() || self.is_executed(id) => {
-                    effects.urgently(|effects| effects.send(to, Message::Trimmed { id }));
-                }
-                None if self.drives.contains_key(&id) => driven.push(id),
-                None => {}
-            }
-            if bytes >= ANSWER_BYTES {
-                break;
+                effects.urgently(|effects| effects.send(to, Message::Trimmed { id }));
+            } else if self.drives.contains_key(&id) {
+                driven.push(id);
             }
         }
+        self.tell_commits(to, &committed, false, effects);
+        // Behind that: one that lacks the commands, which may be long on their way, would ask for them again at once.
         if !driven.is_empty() {
             effects.urgently(|effects| effects.send(to, Message::Driven { ids: driven }));
-        }
-        if !list.is_empty() {
-            // What it lacks may be on its way.
-            effects.repeating(|effects| effects.send(to, Message::Commit { list }));
         }
     }
 

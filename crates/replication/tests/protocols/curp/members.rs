@@ -13,6 +13,7 @@ use isochrone_replication::curp::primary::{Family, MANAGER, Placement, WITNESS};
 use isochrone_replication::{Change, Outcome, REPLICA, Refusal, Replicated, Request};
 use isochrone_sim::{Action, Admin, Driver, FaultKind, FaultSet, Next, Planned, Session};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 
 /// Clients that read and write, and one that is the operator.
 struct Operated {
@@ -31,6 +32,8 @@ struct Operated {
     lost_at: Option<u64>,
     stopped: bool,
     led: Option<String>,
+    /// Where the master and its copies are, as each server told last.
+    told: BTreeMap<NodeId, Arc<[NodeId]>>,
 }
 
 type Protocol = Replicated<Machine, Family>;
@@ -50,6 +53,7 @@ impl Operated {
             lost_at: None,
             stopped: false,
             led: None,
+            told: BTreeMap::new(),
         }
     }
 
@@ -97,6 +101,9 @@ impl Driver<Protocol> for Operated {
     }
 
     fn fact(&mut self, process: ProcessId, fact: &Fact, now: Instant) {
+        if let Fact::Members { nodes, .. } = fact {
+            self.told.insert(process.node, nodes.clone());
+        }
         let leads = matches!(fact, Fact::Leads { .. }) && process.role == REPLICA;
         if leads && self.out.contains(&process.node) {
             self.led = Some(format!("{process} leads at {now}, and is retired: {:?}", self.outcomes));
@@ -231,6 +238,22 @@ fn a_retired_node_can_be_switched_off() {
         }
     }
     assert!(stopped > 50, "{stopped}");
+}
+
+/// Also who holds no copy, and who does no longer: who may be switched off is seen at every node.
+#[test]
+fn every_server_tells_where_the_master_and_its_copies_are_now() {
+    for seed in 0..5 {
+        for gone in [0, 1].map(NodeId) {
+            let (operated, _) = run(&case("none"), seed, vec![Change::Remove(gone)], None);
+            assert_eq!(operated.outcomes, [(Change::Remove(gone), Outcome::Changed)], "seed {seed}");
+            let tellers: Vec<u16> = operated.told.keys().map(|node| node.0).collect();
+            assert_eq!(tellers, (0..NODES).collect::<Vec<_>>(), "seed {seed}");
+            let told: BTreeSet<_> = operated.told.values().collect();
+            let all_agree = told.len() == 1 && !told.iter().any(|nodes| nodes.contains(&gone));
+            assert!(all_agree, "seed {seed}: {gone:?} has left, and {told:?} is told");
+        }
+    }
 }
 
 /// Of three managers one has left with its node, and that of the spare has come: another may be lost.

@@ -10,6 +10,10 @@
 //! Whoever hears from another incarnation, or of none any more, does not know what has become of it. Answers are to one
 //! incarnation of who asked, too: numbers begin anew with each.
 //!
+//! **Who stops.** A client that retires says that no incarnation of its lives. It declines what it has not begun, and what comes
+//! from then on, so that is executed elsewhere at once; what it has begun it ends and answers. It stays for as long as something
+//! of that may be on its way. What is lost with a node that just dies nobody knows, if it may have begun there.
+//!
 //! **Nobody waits in a circle for long.** A batch that is away holds its keys here. What would have to wait for it at this node is
 //! declined, and what others wait for here does not leave. What goes round over further keys, of which neither knows, is declined
 //! once it has waited for a quarter of its time.
@@ -19,7 +23,7 @@ use super::super::{Answer, Carries, Transacts};
 use super::{Batch, Commands, Stage, Whose};
 use crate::map::Map;
 use isochrone_core::command::{Command, Response};
-use isochrone_core::{Blob, Effects, Fact, Instant, NodeId, ProcessId, Span, wire};
+use isochrone_core::{Blob, Effects, Fact, Instant, NodeId, ProcessId, Span, Ticket, wire};
 use isochrone_replication::partitions::Noted;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -41,9 +45,10 @@ pub enum Forward {
         /// Which.
         commands: Vec<Command>,
     },
-    /// You meant another incarnation of mine than this one, which has executed nothing of it.
+    /// You meant another incarnation of mine than this one, which has executed nothing of it. Also said unasked: of 0, by one
+    /// that retires.
     Lives {
-        /// This.
+        /// This; 0 where none is to be meant any more.
         incarnation: u32,
     },
     /// They are under way.
@@ -110,7 +115,7 @@ pub(super) struct Forwards {
     hot: BTreeMap<Blob, Instant>,
     /// Nodes that have not answered, until when they are not asked.
     silent: BTreeMap<NodeId, Instant>,
-    /// The newest incarnations that have answered, and when they last did.
+    /// The newest incarnations that have answered, and when they last did; 0 of who has retired.
     lives: BTreeMap<NodeId, (u32, Instant)>,
     /// Our batches that are away, by the number under which they are.
     away: BTreeMap<u64, u64>,
@@ -124,6 +129,19 @@ pub(super) struct Forwards {
     cooling: Option<Span>,
     /// Keys that wait a little behind what was done to them.
     cooled: BTreeMap<u64, Keys>,
+    /// Set once nothing more is executed for others.
+    retiring: Option<Retiring>,
+}
+
+/// The end of what is executed for others.
+#[derive(Clone, Copy, Hash, Debug)]
+struct Retiring {
+    /// Who is told.
+    ticket: Ticket,
+    /// Under which number it is looked at.
+    number: u64,
+    /// Whether something was under way when it was looked at last.
+    busy: bool,
 }
 
 /// Who has forwarded it, and its number.
@@ -176,6 +194,8 @@ const GUESTS_MAX: usize = 4_096;
 pub(in crate::commands) const BYTES_MAX: usize = 4 << 20;
 /// How often nothing is heard of a home until it is given up.
 const MISSED_MAX: u8 = 3;
+/// For how many times the patience nobody is asked who was not heard of, or has retired.
+const SILENT: u64 = 32;
 
 impl Forwards {
     pub(super) fn new(incarnation: u32, map: Map, nodes: Arc<[NodeId]>) -> Forwards {
@@ -192,6 +212,7 @@ impl Forwards {
             peers: BTreeMap::new(),
             cooling: None,
             cooled: BTreeMap::new(),
+            retiring: None,
         }
     }
 
@@ -235,6 +256,11 @@ impl Forwards {
         let group = self.map.group(self.map.partition(first));
         let speaks = |node: &NodeId| self.silent.get(node).is_none_or(|until| *until <= now);
         group.members.iter().map(|member| member.process.node).find(speaks)
+    }
+
+    /// Whether something of others has not ended.
+    fn is_busy(&self) -> bool {
+        self.guests.values().any(|guest| !guest.has_ended())
     }
 
     /// Whether keys are held of which nobody asks anything.
@@ -327,7 +353,7 @@ where
         let (now, again) = (effects.now(), away.sent.is_some());
         // One that was not heard of for long may have restarted: what is meant for the one before would be lost.
         let lives = self.forwards.lives.get(&away.home);
-        let lives = lives.filter(|(_, heard)| now.since(*heard) < self.knobs.patience);
+        let lives = lives.filter(|(known, heard)| *known > 0 && now.since(*heard) < self.knobs.patience);
         let sent = away.sent.or_else(|| lives.map(|(incarnation, _)| *incarnation));
         let due = now + self.knobs.patience;
         let from = self.forwards.incarnation;
@@ -349,7 +375,7 @@ where
         if missed < if away.sent.is_some() { MISSED_MAX } else { 1 } {
             return self.send_away(number, Away { missed, ..away }, effects);
         }
-        self.forwards.silent.insert(away.home, effects.now() + self.knobs.patience * 32);
+        self.forwards.silent.insert(away.home, effects.now() + self.knobs.patience * SILENT);
         self.come_back(away, away.sent.is_some(), effects);
     }
 
@@ -393,15 +419,18 @@ where
 
     pub(super) fn on_forward(&mut self, from: ProcessId, forward: Forward, effects: &mut Effects<Self>) {
         let now = effects.now();
-        self.forwards.silent.remove(&from.node);
+        // Who has retired answers what it has taken, and is asked nothing for that.
+        let retired = self.forwards.lives.get(&from.node).is_some_and(|(incarnation, _)| *incarnation == 0);
+        if !retired || matches!(forward, Forward::Contended { .. }) {
+            self.forwards.silent.remove(&from.node);
+        }
         match forward {
             Forward::Execute { number, from: incarnation, to, left, commands } => {
                 if self.greets(from, incarnation) {
                     if to == self.forwards.incarnation {
                         self.on_execute((from, number), left, commands, effects);
                     } else {
-                        let incarnation = self.forwards.incarnation;
-                        self.say(from.node, Forward::Lives { incarnation }, effects);
+                        self.say_lives(from.node, effects);
                     }
                 }
             }
@@ -459,11 +488,18 @@ where
 
     /// A home has another incarnation than was believed, or one at all.
     fn on_lives(&mut self, home: NodeId, incarnation: u32, effects: &mut Effects<Self>) {
-        let (known, heard) = self.forwards.lives.entry(home).or_insert((incarnation, effects.now()));
-        if *known > incarnation {
+        let now = effects.now();
+        let (known, heard) = self.forwards.lives.entry(home).or_insert((incarnation, now));
+        let retires = incarnation == 0;
+        if *known > incarnation && !retires {
             return;
         }
-        (*known, *heard) = (incarnation, effects.now());
+        (*known, *heard) = (incarnation, now);
+        if retires {
+            self.forwards.silent.insert(home, now + self.knobs.patience * SILENT);
+        } else {
+            self.forwards.silent.remove(&home);
+        }
         let batches = self.forwards.away.values();
         let there = batches.filter_map(|number| match self.batches.get(number)?.stage {
             Stage::Away(away) if away.home == home => Some((*number, away)),
@@ -471,6 +507,7 @@ where
         });
         for (number, away) in there.collect::<Vec<_>>() {
             match away.sent {
+                None if retires => self.come_back(away, false, effects),
                 None => {
                     self.pausing.remove(&(away.due, number));
                     self.send_away(number, away, effects);
@@ -486,6 +523,7 @@ where
         let peer = self.forwards.peers.entry(from).or_default();
         if peer.incarnation < incarnation {
             *peer = Peer { incarnation, below: 0 };
+            self.forwards.silent.remove(&from.node);
             self.drop_guests(from, u64::MAX);
         }
         self.forwards.peers.get(&from).is_some_and(|peer| peer.incarnation == incarnation)
@@ -520,6 +558,11 @@ where
             let to = peer.incarnation;
             return self.say(from, Forward::Taken { to, number }, effects);
         }
+        if self.forwards.retiring.is_some() {
+            self.decline(id, effects);
+            // It may not have heard of it.
+            return self.say_lives(from, effects);
+        }
         let mut all = Keys::default();
         let named = commands.iter().try_for_each(|command| keys::add(&mut all, &command.operation));
         let full = self.forwards.guests.len() >= GUESTS_MAX
@@ -546,6 +589,51 @@ where
             self.pausing.insert((now + self.knobs.limit / 4, guest.commands[0]));
         }
         self.forwards.guests.insert(id, guest);
+    }
+
+    /// Tells which incarnation executes what is forwarded.
+    fn say_lives(&self, node: NodeId, effects: &mut Effects<Self>) {
+        let incarnation = if self.forwards.retiring.is_some() { 0 } else { self.forwards.incarnation };
+        self.say(node, Forward::Lives { incarnation }, effects);
+    }
+
+    /// Executes nothing more for others. What of theirs has not begun goes back to them; the ticket is answered once the rest has
+    /// ended and what was on its way here has been declined.
+    pub(super) fn retire(&mut self, ticket: Ticket, effects: &mut Effects<Self>) {
+        let (now, me) = (effects.now(), effects.me().node);
+        if self.forwards.retiring.is_some() {
+            return effects.complete(ticket, Answer::Replied(Response::Ok));
+        }
+        let number = self.number();
+        self.forwards.retiring = Some(Retiring { ticket, number, busy: true });
+        // Its own go where those of the others do.
+        self.forwards.silent.insert(me, Instant::MAX);
+        for node in self.forwards.nodes.iter().filter(|node| **node != me) {
+            self.say_lives(*node, effects);
+        }
+        let guests: Vec<GuestId> = self.forwards.guests.keys().copied().collect();
+        guests.into_iter().for_each(|id| self.waited_here(id, effects));
+        if self.forwards.peers.is_empty() {
+            // Who has never forwarded anything asks first which incarnation lives.
+            self.go.push_back(number);
+        } else {
+            self.pausing.insert((now + self.knobs.patience, number));
+        }
+    }
+
+    /// Whether this was to look whether all has ended that is executed for others.
+    pub(super) fn retires(&mut self, number: u64, effects: &mut Effects<Self>) -> bool {
+        let retiring = self.forwards.retiring.filter(|retiring| retiring.number == number);
+        let Some(retiring) = retiring else { return false };
+        let busy = self.forwards.is_busy();
+        // Who was answered last is waited for once, until it says so.
+        if busy || (retiring.busy && !self.forwards.guests.is_empty()) {
+            self.forwards.retiring = Some(Retiring { busy, ..retiring });
+            self.pausing.insert((effects.now() + self.knobs.patience, number));
+        } else {
+            effects.complete(retiring.ticket, Answer::Replied(Response::Ok));
+        }
+        true
     }
 
     /// What another client has forwarded is not to be executed here, nor what it has forwarded before and has not come yet.

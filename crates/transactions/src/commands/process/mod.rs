@@ -368,7 +368,7 @@ where
         if self.wholes.contains_key(&number) {
             return self.walk(number, effects);
         }
-        if self.cooled(number) {
+        if self.cooled(number) || self.retires(number, effects) {
             return;
         }
         let Some(batch) = self.batches.get_mut(&number) else { return self.waited(number, effects) };
@@ -667,6 +667,7 @@ where
         match ask {
             Ask::Command(command) => self.ask(ticket, command, effects),
             Ask::Transaction(request) => self.request(Of::Host(ticket), request, effects),
+            Ask::Retire => self.retire(ticket, effects),
         }
     }
 

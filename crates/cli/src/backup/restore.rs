@@ -1,0 +1,373 @@
+//! `isochrone backup restore`: a file is checked whole, and then put back key by key, many under way.
+
+use super::arguments::Restore;
+use super::format::{Entry, Next, Reader};
+use super::place::{self, Place, refused};
+use super::verify::{blamed, faulty, to_the_end};
+use super::wire::{Connection, Head, Reply};
+use super::{Patience, passes, shown, unreadable};
+use crate::arguments::Format;
+use crate::output::{bar, print_json, print_text, say};
+use crate::{Status, Usage};
+use anyhow::{anyhow, bail};
+use serde::Serialize;
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{BufReader, Read, Seek, SeekFrom, Write as _};
+use std::path::Path;
+
+/// What a user needs.
+const RIGHTS: &str = "+info +select +config|get +restore and all keys (~*)";
+/// Keys under way.
+const KEYS: usize = 256;
+/// Bytes under way; a longer value is alone.
+const BYTES: u64 = 8 << 20;
+/// Once so many were refused for now, they are asked again before others.
+const REFUSED: usize = 1_000;
+/// So many keys are named that could not be restored.
+const NAMED: usize = 10;
+/// What the longest string and command of a node are where it does not tell, bytes: the defaults.
+const LIMITS: Limits = Limits { bulk: 64 << 20, command: 64 << 20 };
+/// Of a command, beside key and value.
+const WORDS: u64 = 128;
+/// The file is read in pieces of so many bytes.
+const PIECE: usize = 1 << 20;
+
+/// A key that could not be restored.
+#[derive(PartialEq, Eq, Debug, Serialize)]
+pub(super) struct Failure {
+    /// As it is shown.
+    key: String,
+    /// Why not.
+    error: String,
+}
+
+/// What came of it, in keys.
+#[derive(PartialEq, Eq, Debug, Default, Serialize)]
+pub(super) struct Tally {
+    /// As the file has them.
+    restored: u64,
+    /// Left out, since their deadline has passed.
+    expired: u64,
+    /// Left as they were, since they are there already.
+    exist: u64,
+    /// Not restored, or nobody knows.
+    failed: u64,
+    /// The first of those that exist or failed.
+    first: Vec<Failure>,
+}
+
+/// What `--format json` prints.
+#[derive(Serialize)]
+struct Report<'a> {
+    file: String,
+    cluster: &'a str,
+    keyspace: &'a str,
+    #[serde(flatten)]
+    tally: &'a Tally,
+}
+
+/// Runs the verb.
+pub(super) fn run(arguments: Restore) -> anyhow::Result<Status> {
+    let Restore { file: path, node, keyspace, replace, cluster, format } = arguments;
+    if replace && cluster.is_none() {
+        bail!(Usage(
+            "--replace overwrites what is there\n  name the cluster that is meant, as `isochrone status` shows it: --cluster NAME".to_owned()
+        ));
+    }
+    let file = open(&path)?;
+    let (mut reader, header) = Reader::open(file).map_err(|fault| faulty(&path, fault))?;
+    let keyspace = keyspace.as_deref().unwrap_or(&header.keyspace);
+    let (mut connection, place) = place::open(&node, Some(keyspace), RIGHTS)?;
+    if let Some(meant) = cluster.filter(|meant| *meant != place.cluster) {
+        bail!(Usage(format!(
+            "--cluster {meant}: at {} is a node of cluster {}\n  name a node of the cluster that is meant; nothing was written",
+            node.endpoint, place.cluster
+        )));
+    }
+    let limits = limits(&mut connection)?;
+    to_the_end(&mut reader, &path)?;
+
+    let (mut reader, _) = Reader::open(open(&path)?).map_err(|fault| faulty(&path, fault))?;
+    let restoring = Restoring::new(connection, &place, &path, open(&path)?.into_inner(), limits, replace);
+    let tally = restoring.all(&mut reader)?;
+    match format {
+        Format::Json => print_json(&Report {
+            file: path.display().to_string(),
+            cluster: &place.cluster,
+            keyspace: &place.keyspace,
+            tally: &tally,
+        })?,
+        Format::Text => {
+            for Failure { key, error } in &tally.first {
+                say(format_args!("{key}: {error}"));
+            }
+            print_text(&text(&path, &place, &tally))?;
+        }
+    }
+    Ok(if tally.exist + tally.failed == 0 { Status::Held } else { Status::Failed })
+}
+
+/// What came of it, for people.
+fn text(path: &Path, place: &Place, tally: &Tally) -> String {
+    let Tally { restored, expired, exist, failed, first } = tally;
+    let mut text = format!(
+        "{}: {restored} keys restored into keyspace {} of cluster {}\n",
+        path.display(),
+        place.keyspace,
+        place.cluster
+    );
+    if *expired > 0 {
+        text += &format!("  {expired} left out: their deadline has passed\n");
+    }
+    if *exist > 0 {
+        text += &format!("  {exist} left as they are: they exist; --replace overwrites them\n");
+    }
+    if *failed > 0 {
+        text += &format!("  {failed} failed; run it again with --replace when that has been put right\n");
+    }
+    if exist + failed > first.len() as u64 {
+        text += &format!("  the first {} are named above\n", first.len());
+    }
+    text
+}
+
+/// Opens a file that is read more than once.
+fn open(path: &Path) -> anyhow::Result<BufReader<File>> {
+    let file = File::open(path).map_err(|cause| unreadable(path, &cause))?;
+    if !file.metadata().is_ok_and(|about| about.is_file()) {
+        bail!(Usage(format!(
+            "{}: this is no file; it is checked first and then read again\n  name a file",
+            path.display()
+        )));
+    }
+    Ok(BufReader::with_capacity(PIECE, file))
+}
+
+/// What a node takes at most.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(super) struct Limits {
+    /// Bytes of an argument; a longer one ends the connection.
+    pub(super) bulk: u64,
+    /// Bytes of a command; a longer one does as well.
+    pub(super) command: u64,
+}
+
+/// Asks for the limits; whoever may not know them goes by the defaults.
+fn limits(connection: &mut Connection) -> anyhow::Result<Limits> {
+    let (bulk, command) = (&b"proto-max-bulk-len"[..], &b"client-query-buffer-limit"[..]);
+    let told = match connection.ask(&[b"CONFIG", b"GET", bulk, command])? {
+        Reply::List(told) => told,
+        _ => return Ok(LIMITS),
+    };
+    let find = |name: &[u8]| -> Option<u64> {
+        let at = told.iter().position(|word| matches!(word, Reply::Bulk(word) if word == name))?;
+        let Some(Reply::Bulk(value)) = told.get(at + 1) else { return None };
+        std::str::from_utf8(value).ok()?.parse().ok()
+    };
+    Ok(Limits { bulk: find(bulk).unwrap_or(LIMITS.bulk), command: find(command).unwrap_or(LIMITS.command) })
+}
+
+/// A key that is not answered yet.
+struct Sent {
+    /// Where its record begins.
+    begin: u64,
+    key: Vec<u8>,
+    bytes: u64,
+}
+
+/// The second time that a file is read.
+pub(super) struct Restoring<'a> {
+    connection: Connection,
+    place: &'a Place,
+    path: &'a Path,
+    /// Of the same file, for what has to be sent again.
+    again: File,
+    limits: Limits,
+    replace: bool,
+    under_way: VecDeque<Sent>,
+    bytes: u64,
+    /// Records that were refused for now, and why the last one was.
+    refused: Vec<u64>,
+    why: String,
+    patience: Patience,
+    tally: Tally,
+}
+
+impl<'a> Restoring<'a> {
+    /// Nothing is written yet.
+    pub(super) fn new(
+        connection: Connection,
+        place: &'a Place,
+        path: &'a Path,
+        again: File,
+        limits: Limits,
+        replace: bool,
+    ) -> Restoring<'a> {
+        Restoring {
+            connection,
+            place,
+            path,
+            again,
+            limits,
+            replace,
+            under_way: VecDeque::new(),
+            bytes: 0,
+            refused: Vec::new(),
+            why: String::new(),
+            patience: Patience::new(),
+            tally: Tally::default(),
+        }
+    }
+
+    /// Puts all records back that this has still to read.
+    pub(super) fn all<R: Read>(mut self, reader: &mut Reader<R>) -> anyhow::Result<Tally> {
+        let length = self.path.metadata().map_or(0, |about| about.len());
+        let progress = bar("restoring", length);
+        while let Next::Entry(entry) = reader.entry().map_err(|fault| faulty(self.path, fault))? {
+            self.one(reader, entry)?;
+            progress.set_position(reader.offset());
+            if self.refused.len() >= REFUSED {
+                self.hear_all()?;
+                self.once_more()?;
+            }
+        }
+        self.hear_all()?;
+        self.once_more()?;
+        progress.finish_and_clear();
+        Ok(self.tally)
+    }
+
+    /// What was refused for now is sent until it is taken or refused for good.
+    fn once_more(&mut self) -> anyhow::Result<()> {
+        self.patience.renew();
+        while !self.refused.is_empty() {
+            if !self.patience.wait() {
+                let Tally { restored, .. } = self.tally;
+                bail!(
+                    "{}: {}\n  {restored} keys are restored so far; run it again with --replace when that has passed",
+                    self.connection.at(),
+                    self.why
+                );
+            }
+            for begin in std::mem::take(&mut self.refused) {
+                let mut file = self.again.try_clone().map_err(|cause| unreadable(self.path, &cause))?;
+                file.seek(SeekFrom::Start(begin)).map_err(|cause| unreadable(self.path, &cause))?;
+                let mut reader = Reader::at(BufReader::new(file), begin);
+                match reader.entry().map_err(|fault| faulty(self.path, fault))? {
+                    Next::Entry(entry) => self.one(&mut reader, entry)?,
+                    Next::End(_) => bail!("{}: it has changed while it was read", self.path.display()),
+                }
+            }
+            self.hear_all()?;
+        }
+        Ok(())
+    }
+
+    /// Sends a record, or leaves it out.
+    fn one<R: Read>(&mut self, reader: &mut Reader<R>, entry: Entry) -> anyhow::Result<()> {
+        let Limits { bulk, command } = self.limits;
+        let length = entry.key.len() as u64;
+        let bytes = length.saturating_add(entry.value).saturating_add(WORDS);
+        let skipped = if entry.deadline.is_some_and(|deadline| deadline <= self.place.now_ms()) {
+            self.tally.expired += 1;
+            true
+        } else if entry.value > bulk || length > bulk || bytes > command {
+            let error = format!(
+                "its value has {} bytes as it is dumped, and the node takes {bulk} in an argument and {command} in a command; raise `bulk` \
+                 and `command` in [limits]",
+                entry.value
+            );
+            self.fail(&entry.key, error);
+            true
+        } else {
+            false
+        };
+        if skipped {
+            return reader.value(&entry, |_| Ok(())).map_err(|error| blamed(self.path, error));
+        }
+        while !self.under_way.is_empty() && (self.under_way.len() >= KEYS || self.bytes + bytes > BYTES) {
+            self.hear()?;
+        }
+        let words = if self.replace { 6 } else { 5 };
+        let deadline = entry.deadline.unwrap_or(0).to_string();
+        let mut head = format!("*{words}\r\n$7\r\nRESTORE\r\n${length}\r\n").into_bytes();
+        head.extend_from_slice(&entry.key);
+        // Writing to a vector cannot fail.
+        let _ = write!(head, "\r\n${}\r\n{deadline}\r\n${}\r\n", deadline.len(), entry.value);
+        let connection = &mut self.connection;
+        connection.say(&head)?;
+        let sent = reader.value(&entry, |piece| connection.say(piece));
+        sent.map_err(|error| blamed(self.path, error))?;
+        connection.say(b"\r\n$6\r\nABSTTL\r\n")?;
+        if self.replace {
+            connection.say(b"$7\r\nREPLACE\r\n")?;
+        }
+        self.bytes += bytes;
+        self.under_way.push_back(Sent { begin: entry.begin, key: entry.key, bytes });
+        Ok(())
+    }
+
+    fn hear_all(&mut self) -> anyhow::Result<()> {
+        while !self.under_way.is_empty() {
+            self.hear()?;
+        }
+        Ok(())
+    }
+
+    /// Hears what became of the oldest key under way.
+    fn hear(&mut self) -> anyhow::Result<()> {
+        let Some(Sent { begin, key, bytes }) = self.under_way.pop_front() else { return Ok(()) };
+        self.bytes -= bytes;
+        self.connection.flush()?;
+        let head = self.connection.head().map_err(|error| {
+            let Tally { restored, .. } = self.tally;
+            anyhow!("{error:#}\n  {restored} keys are restored for certain; run it again with --replace")
+        })?;
+        if let Head::Error(text) = &head
+            && passes(text)
+        {
+            self.refused.push(begin);
+            self.why.clone_from(text);
+            return Ok(());
+        }
+        self.patience.renew();
+        match head {
+            Head::Text(_) => self.tally.restored += 1,
+            Head::Error(text) if text.starts_with("BUSYKEY") => {
+                self.tally.exist += 1;
+                self.name(&key, "it exists".to_owned());
+            }
+            Head::Error(text) if text.starts_with("NOAUTH") => {
+                return Err(refused(self.connection.at(), "RESTORE", &text, RIGHTS));
+            }
+            Head::Error(text) => self.fail(&key, text),
+            _ => return Err(self.connection.strange()),
+        }
+        Ok(())
+    }
+
+    fn fail(&mut self, key: &[u8], error: String) {
+        self.tally.failed += 1;
+        self.name(key, error);
+    }
+
+    fn name(&mut self, key: &[u8], error: String) {
+        if self.tally.first.len() < NAMED {
+            self.tally.first.push(Failure { key: shown(key), error });
+        }
+    }
+}
+
+#[cfg(test)]
+impl Tally {
+    /// The counts, in their order.
+    pub(super) fn counts(&self) -> [u64; 4] {
+        [self.restored, self.expired, self.exist, self.failed]
+    }
+
+    /// The keys that are named, and why.
+    pub(super) fn named(&self) -> Vec<(&str, &str)> {
+        self.first.iter().map(|failure| (failure.key.as_str(), failure.error.as_str())).collect()
+    }
+}

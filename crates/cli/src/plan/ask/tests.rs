@@ -1,0 +1,325 @@
+use super::*;
+use expect_test::expect;
+use std::io::Cursor;
+
+/// What comes of these answers, and what was shown.
+fn asked(lines: &str, terminal: bool) -> (anyhow::Result<Answers>, String) {
+    let mut shown = Vec::new();
+    let answers = Questions::new(&mut Cursor::new(lines.as_bytes()), &mut shown, terminal).ask();
+    (answers, String::from_utf8(shown).unwrap())
+}
+
+fn answers(lines: &str) -> Answers {
+    asked(lines, false).0.unwrap_or_else(|error| panic!("{lines:?}: {error}"))
+}
+
+fn refusal(lines: &str) -> String {
+    match asked(lines, false).0 {
+        Ok(_) => panic!("{lines:?} was taken"),
+        Err(error) => {
+            assert!(error.is::<Usage>(), "{error}");
+            error.to_string()
+        }
+    }
+}
+
+#[test]
+fn nothing_said_is_what_stands_in_brackets() {
+    let (answers, shown) = asked("", false);
+    let answers = answers.unwrap();
+    assert_eq!((answers.users.as_slice(), answers.sites.len()), (&[1, 1, 1, 1, 1][..], 5));
+    assert_eq!((answers.lost, answers.touched, answers.aim), (1, Touched::Keys(0.0), Aim::Mean));
+    expect![[r#"
+        1 of 5  Where are your users? Regions of one map, with shares where they differ: US East=70, Euro=30
+          the world, EC2:           US West, US East, Euro, Asia, Australia
+          the north, EC2:           CA, OR, OH, IRE, SEL
+          the world, Azure:         VA, WA, PR, NSW, SG, HK
+          North America, Azure:     VA, TX, CA, IA, WA, WY, IL, QC, TRT
+          three close pairs, Azure: East US, East US 2, South East Asia, East Asia, France Central, West EU
+          [US West, US East, Euro, Asia, Australia] US West, US East, Euro, Asia, Australia
+        2 of 5  In which of its regions may data lie, and machines stand? `any`, or a list
+          [any] any
+        3 of 5  How many of these regions may be lost at once, without loss of data or service? 0 to 2: n take 2n + 1 replicas
+          [1] 1
+        4 of 5  What does a request touch? `transactions`: keys of several partitions, all or nothing. Else keys of one: how many in a hundred change what another one is changing?
+          [0] 0
+        5 of 5  What is to be short? `mean` over all users, `worst`: that of the region that waits longest, or the name of the region that matters
+          [mean] mean
+    "#]].assert_eq(&shown);
+}
+
+#[test]
+fn answers_are_by_name_in_any_case_and_place_the_map() {
+    let found = answers("hk=3, VA\nva,wa,PR , HK\n1\n2.5 %\nhk\n");
+    assert_eq!((found.map.name, found.users.as_slice()), ("domino-globe", &[1, 0, 0, 0, 0, 3][..]));
+    assert_eq!(found.sites, [0, 1, 2, 5].map(RegionId));
+    assert_eq!((found.touched, found.aim), (Touched::Keys(2.5), Aim::Region(RegionId(5))));
+    assert_eq!(found.demand().clients, [0, 0, 0, 0, 0, 1]);
+    // Of two maps with a region of the name the first counts.
+    assert_eq!(answers("CA\n").map.name, "sdpaxos-ec2");
+    assert_eq!(answers("CA, TX\n").map.name, "domino-na");
+    assert_eq!(answers("\n\n0\nTransactions\nWORST\n").touched, Touched::Partitions);
+}
+
+#[test]
+fn a_wrong_answer_says_what_would_be_right() {
+    let cases = [
+        ("Mars, Euro\n", "1", "no map has \"Mars\", \"Euro\"; name regions that stand in one line above"),
+        ("Euro=0\n", "1", "\"Euro=0\": N of NAME=N is a whole number from 1 to 1000000"),
+        ("Euro,euro\n", "1", "\"euro\" is named twice; name each region once"),
+        (
+            "\nEuro,Mars\n",
+            "2",
+            "\"Mars\" is no region of the map; there are US West, US East, Euro, Asia, Australia",
+        ),
+        ("\n\n3\n", "3", "\"3\" is no number from 0 to 2; for more, data must be allowed in more regions"),
+        ("\n\n\n101\n", "4", "\"101\" is neither `transactions` nor a share from 0 to 100"),
+        ("\n\n\nNaN\n", "4", "\"NaN\" is neither `transactions` nor a share from 0 to 100"),
+        ("Euro\n\n\n\nAsia\n", "5", "\"Asia\" is neither `mean` nor `worst` nor a region with users: Euro"),
+        ("\u{1b}[2J\n", "1", "no map has \"\\u{1b}[2J\"; name regions that stand in one line above"),
+    ];
+    for (lines, question, why) in cases {
+        assert_eq!(refusal(lines), format!("question {question} of `plan --ask`: {why}"));
+    }
+    assert!(refusal(&"x".repeat(10_000)).contains("longer than 4096 bytes"));
+}
+
+#[test]
+fn a_terminal_is_asked_three_times() {
+    let (given_up, shown) = asked("Mars\nVenus\nPluto\n", true);
+    assert!(given_up.is_err_and(|error| error.to_string().contains("\"Pluto\"")));
+    assert_eq!(shown.matches("1 of 5  ").count(), 3, "{shown}");
+    let (corrected, shown) = asked("Mars\nEuro\n\n9\n0\n\n\n", true);
+    assert_eq!(corrected.unwrap().lost, 0);
+    assert_eq!(shown.matches("3 of 5  ").count(), 2, "{shown}");
+    let (ended, _) = asked("Euro\n", true);
+    assert!(
+        ended
+            .is_err_and(|error| error.to_string().contains("question 2 of `plan --ask`: there is no answer"))
+    );
+}
+
+/// What is written is read again, and is what the plan recommends.
+#[test]
+fn every_answer_becomes_a_deployment_that_is_the_best_by_its_plan() {
+    let users =
+        ["", "US East=70, Euro=30", "Australia", "CA, TX=5, QC", "HK, VA", "East US, West EU=9", "SEL, IRE"];
+    for users in users {
+        for lost in [0, 1, 2] {
+            for touched in ["0", "20", "transactions"] {
+                for aim in ["mean", "worst"] {
+                    let lines = format!("{users}\n\n{lost}\n{touched}\n{aim}\n");
+                    let answers = answers(&lines);
+                    let choice = choose(&answers).unwrap();
+                    let text = written::text(&answers, &choice).unwrap();
+                    let read = |_: &Path| Ok(answers.map.csv.to_owned());
+                    let deployment =
+                        Deployment::parse_with(&text, "x.toml", Path::new(""), &protocols::known(), &read)
+                            .unwrap_or_else(|errors| panic!("{lines:?}: {errors}\n{text}"));
+                    protocols::check(&deployment).unwrap();
+                    let keyspace = deployment.keyspace(MAIN);
+                    assert_eq!(keyspace.survive, Some(lost), "{text}");
+                    assert_eq!(keyspace.crashes_max(), usize::from(lost), "{text}");
+                    if touched == "transactions" || aim != "mean" {
+                        continue;
+                    }
+                    let demand = Demand { conflict: touched.parse().unwrap(), ..Demand::of(&deployment) };
+                    let plan = isochrone_plan::plan(&deployment, MAIN, &demand).unwrap();
+                    assert_eq!(plan.recommended.protocol, keyspace.protocol, "{lines:?}\n{plan}");
+                    assert_eq!(plan.recommended.mean_ms, Some(choice.reached_ms), "{lines:?}\n{plan}");
+                    assert_eq!(plan.recommended.leader, plan.configured.leader, "{lines:?}\n{plan}");
+                    assert!(plan.placement.is_none(), "{lines:?}\n{plan}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn the_worst_region_waits_less_where_that_is_aimed_at() {
+    let worst = |aim: &str| {
+        let answers = answers(&format!("US East=90, Euro=7, Australia=3\n\n1\n0\n{aim}\n"));
+        let choice = choose(&answers).unwrap();
+        let body = written::body(&answers, &choice);
+        let deployment = written::deployment(&answers, &body).unwrap();
+        let plan = isochrone_plan::plan(&deployment, MAIN, &Demand::of(&deployment)).unwrap();
+        let row = plan.protocols.iter().find(|row| {
+            row.ranked && row.protocol == choice.protocol && row.leader == plan.configured.leader
+        });
+        let waits = row.unwrap().regions.iter().zip(&plan.clients).filter(|(_, (_, clients))| *clients > 0);
+        let worst = waits.map(|(region, _)| region.commit_ms).fold(0.0, f64::max);
+        (worst, choice.reached_ms)
+    };
+    let (of_worst, reached) = worst("worst");
+    assert_eq!(of_worst, reached);
+    assert!(worst("mean").0 > of_worst, "{of_worst}");
+}
+
+#[test]
+fn partitions_are_led_where_users_are() {
+    let found = answers("US East, Euro=3\nUS East, Asia, Australia\n1\ntransactions\nEuro\n");
+    let choice = choose(&found).unwrap();
+    // Euro may have no data. Asia is nearer to US East than Australia: 172 ms, and 205.
+    assert_eq!(choice.groups, [[1, 3, 4].map(RegionId)]);
+    let nobody = answers("Euro\nAsia, Australia, US West\n1\ntransactions\n\n");
+    // 166 ms from Euro to US West, and from there 102 to Asia.
+    assert_eq!(choose(&nobody).unwrap().groups, [[0, 3, 4].map(RegionId)]);
+}
+
+#[test]
+fn the_files() {
+    let written = |lines: &str| {
+        let answers = answers(lines);
+        written::text(&answers, &choose(&answers).unwrap()).unwrap()
+    };
+    expect![[r##"
+        # Written by `isochrone plan --ask` from these answers:
+        #   users             US East 70, Euro 30
+        #   data may lie in   US West, US East, Euro, Asia, Australia
+        #   may be lost       1 region at once, so there are 3 replicas
+        #   requests touch    keys of one partition; 5 % of the commands interfere
+        #   to be short       the mean over the users
+        #
+        # Why sdpaxos with US East: of all places for 3 replicas, protocols and leaders it has the lowest figure,
+        # 77.5 ms for a write without load.
+        # epaxos comes next, 77.5 ms.
+        # The mean over the users that no protocol can be below with these replicas is 77.5 ms.
+        #
+        # It runs on one machine as it is:
+        #   isochrone plan FILE           all choices, region by region
+        #   isochrone sim FILE            in virtual time; with --faults all, checked
+        #   isochrone up --config FILE    all nodes, with the distances of the map emulated
+        # For machines of your own change every line with CHANGE, make certificates (isochrone cert FILE --out certs), and
+        # start each node: isochrone node FILE --name NAME --data DIR. Then: isochrone plan FILE --live
+
+        cluster = "asked"     # CHANGE: a name of its own; nodes refuse peers of another
+
+        [[region]]
+        name = "US West"
+        clients = 0
+
+        [[region]]
+        name = "US East"
+        clients = 70
+
+        [[region]]
+        name = "Euro"
+        clients = 30
+
+        [[node]]
+        name = "us-west"
+        region = "US West"
+        listen = "127.0.0.1:7101"     # CHANGE: where the other nodes reach it, such as "10.0.0.1:7000"
+        redis = "127.0.0.1:7201"      # CHANGE: where clients reach it, such as "10.0.0.1:6379"
+        http = "127.0.0.1:7301"       # CHANGE: metrics and health, such as "10.0.0.1:9000"; for your own network only
+
+        [[node]]
+        name = "us-east"
+        region = "US East"
+        listen = "127.0.0.1:7102"     # CHANGE: where the other nodes reach it, such as "10.0.0.1:7000"
+        redis = "127.0.0.1:7202"      # CHANGE: where clients reach it, such as "10.0.0.1:6379"
+        http = "127.0.0.1:7302"       # CHANGE: metrics and health, such as "10.0.0.1:9000"; for your own network only
+
+        [[node]]
+        name = "euro"
+        region = "Euro"
+        listen = "127.0.0.1:7103"     # CHANGE: where the other nodes reach it, such as "10.0.0.1:7000"
+        redis = "127.0.0.1:7203"      # CHANGE: where clients reach it, such as "10.0.0.1:6379"
+        http = "127.0.0.1:7303"       # CHANGE: metrics and health, such as "10.0.0.1:9000"; for your own network only
+
+        [network]
+        rtt = "carousel-ec2.csv"     # CHANGE: round trips between your own regions; plan --live says what nodes measure
+
+        [[keyspace]]
+        name = "main"
+        protocol = "sdpaxos"
+        replicas = ["us-west", "us-east", "euro"]
+        leader = "US East"
+        # While several regions write at once, an answer is so quick only with this; members cannot change then.
+        # parameters = { reply = "commit" }
+        survive = 1
+    "##]].assert_eq(&written("US East=70, Euro=30\n\n1\n5\nmean\n"));
+    expect![[r##"
+        # Written by `isochrone plan --ask` from these answers:
+        #   users             US East 1, Euro 1
+        #   data may lie in   US West, US East, Euro, Asia, Australia
+        #   may be lost       1 region at once, so there are 3 replicas
+        #   requests touch    keys of several partitions, atomically
+        #   to be short       the latency of the region that waits longest
+        #
+        # Why carousel-fast: each region with users leads a partition, whose other replicas are those nearest to it; of the
+        # strictly serializable protocols it has the lowest figure,
+        # 116.2 ms for a transaction of `retwis`, in the mean without load.
+        # carousel-basic comes next, 122.2 ms.
+        #
+        # It runs on one machine as it is:
+        #   isochrone plan FILE           all choices, region by region
+        #   isochrone sim FILE            in virtual time; with --faults all, checked
+        #   isochrone up --config FILE    all nodes, with the distances of the map emulated
+        # For machines of your own change every line with CHANGE, make certificates (isochrone cert FILE --out certs), and
+        # start each node: isochrone node FILE --name NAME --data DIR. Then: isochrone plan FILE --live
+
+        cluster = "asked"     # CHANGE: a name of its own; nodes refuse peers of another
+
+        [[region]]
+        name = "US West"
+        clients = 0
+
+        [[region]]
+        name = "US East"
+        clients = 1
+
+        [[region]]
+        name = "Euro"
+        clients = 1
+
+        [[node]]
+        name = "us-west"
+        region = "US West"
+        listen = "127.0.0.1:7101"     # CHANGE: where the other nodes reach it, such as "10.0.0.1:7000"
+        redis = "127.0.0.1:7201"      # CHANGE: where clients reach it, such as "10.0.0.1:6379"
+        http = "127.0.0.1:7301"       # CHANGE: metrics and health, such as "10.0.0.1:9000"; for your own network only
+
+        [[node]]
+        name = "us-east"
+        region = "US East"
+        listen = "127.0.0.1:7102"     # CHANGE: where the other nodes reach it, such as "10.0.0.1:7000"
+        redis = "127.0.0.1:7202"      # CHANGE: where clients reach it, such as "10.0.0.1:6379"
+        http = "127.0.0.1:7302"       # CHANGE: metrics and health, such as "10.0.0.1:9000"; for your own network only
+
+        [[node]]
+        name = "euro"
+        region = "Euro"
+        listen = "127.0.0.1:7103"     # CHANGE: where the other nodes reach it, such as "10.0.0.1:7000"
+        redis = "127.0.0.1:7203"      # CHANGE: where clients reach it, such as "10.0.0.1:6379"
+        http = "127.0.0.1:7303"       # CHANGE: metrics and health, such as "10.0.0.1:9000"; for your own network only
+
+        [network]
+        rtt = "carousel-ec2.csv"     # CHANGE: round trips between your own regions; plan --live says what nodes measure
+
+        [[keyspace]]
+        name = "main"
+        protocol = "carousel-fast"
+        placement = [     # partition by partition, its first leader first
+          ["us-east", "us-west", "euro"],
+          ["euro", "us-east", "us-west"],
+        ]
+        survive = 1
+    "##]].assert_eq(&written("US East, Euro\n\n1\ntransactions\nworst\n"));
+}
+
+#[test]
+fn what_is_there_is_not_written_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("rtt.csv");
+    keep(&path, "a").unwrap();
+    keep(&path, "a").unwrap();
+    let error = keep(&path, "b").unwrap_err();
+    assert!(error.is::<Usage>() && error.to_string().contains("something else is"), "{error}");
+    assert_eq!(fs::read_to_string(&path).unwrap(), "a");
+    let error = create(&path, "b").unwrap_err().to_string();
+    assert!(error.contains("it is there already"), "{error}");
+    let error = folder_of(&folder.path().join("none/x.toml")).unwrap_err().to_string();
+    assert!(error.contains("No such file"), "{error}");
+    folder_of(Path::new("x.toml")).unwrap();
+}

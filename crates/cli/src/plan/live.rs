@@ -1,0 +1,509 @@
+//! `plan --live`: a plan over the round trips that the nodes of a running cluster measure, and what their clients waited for
+//! beside it.
+
+use crate::arguments::Plan as Arguments;
+use crate::status;
+use crate::status::screen::columns;
+use crate::status::told::Told;
+use crate::status::view::{Asked, Shown, View};
+use crate::up::table::{millis, rate};
+use crate::{Usage, protocols};
+use anyhow::bail;
+use isochrone_core::deployment::{Address, Keyspace, leader_in_turn};
+use isochrone_core::{Deployment, KeyspaceId, Matrix, NodeId, PartitionId, RegionId, Span};
+use isochrone_plan::{Plan, Recommendation, Standing};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+#[cfg(test)]
+mod tests;
+
+/// A round trip that is longer is no measurement: the same bound as of a matrix file's cells, milliseconds.
+const TRIP_MAX_MS: f64 = 3_600_000.0;
+
+/// What running nodes tell, as a plan needs it. Serialized, it is the `live` of `isochrone plan --live --format json`.
+#[derive(Debug, Serialize)]
+pub(super) struct Live {
+    cluster: String,
+    /// How many nodes were asked, and how many answered.
+    asked: usize,
+    answered: usize,
+    /// The round trip between each two regions.
+    links: Vec<Link>,
+    /// What the keyspace runs.
+    protocol: String,
+    /// The node that leads each partition.
+    leaders: Vec<Option<String>>,
+    /// What clients of each node waited for.
+    clients: Vec<Wait>,
+    /// Another leader under which the mean would be less, of the same protocol.
+    better_leader: Option<Faster>,
+    /// Another protocol that promises as much, under which it would be.
+    better_protocol: Option<Faster>,
+    /// What somebody should know who reads the figures.
+    notes: Vec<String>,
+    /// Whether the last two were looked for: the mean of what runs is known.
+    #[serde(skip)]
+    compared: bool,
+    /// What the plan reckons with: as measured, and where nobody measures, as in the file.
+    #[serde(skip)]
+    pub(super) matrix: Matrix,
+}
+
+/// The round trip between two regions.
+#[derive(Debug, PartialEq, Serialize)]
+struct Link {
+    from: String,
+    to: String,
+    /// The mean of what the nodes at both ends measure; none where none does, and the file's is reckoned with.
+    measured_ms: Option<f64>,
+    file_ms: Option<f64>,
+}
+
+/// What clients of a node waited for in the last seconds at the median, to write, and what they should.
+#[derive(Debug, PartialEq, Serialize)]
+struct Wait {
+    node: String,
+    region: String,
+    operations_per_second: f64,
+    write_p50_ms: Option<f64>,
+    /// Over the round trips as measured, with who leads now; and how many times as long they waited.
+    expected_ms: Option<f64>,
+    ratio: Option<f64>,
+    /// Over those of the file.
+    file_expected_ms: Option<f64>,
+    file_ratio: Option<f64>,
+}
+
+/// A choice under which the mean over the clients would be less.
+#[derive(Debug, PartialEq, Serialize)]
+struct Faster {
+    protocol: String,
+    leader: Option<String>,
+    mean_ms: f64,
+    less_ms: f64,
+}
+
+/// Asks the nodes, and gives the deployment as it runs: with the protocol and the leader that the keyspace has now.
+///
+/// # Errors
+/// Nobody answers, or nodes of another cluster; a way between two regions that neither nodes nor file know.
+pub(super) fn look(
+    arguments: &Arguments,
+    deployment: Deployment,
+    keyspace: KeyspaceId,
+) -> anyhow::Result<(Deployment, Live)> {
+    let file = arguments.file.is_some().then_some(&deployment);
+    let asked = asked(file, &arguments.http)?;
+    of_this_cluster(&asked, file)?;
+    of(&asked, deployment, keyspace)
+}
+
+/// Asks those at the given addresses; else those of the file, or where none of them answers those of an `isochrone up` of the
+/// file, which are on ports of their own.
+fn asked(file: Option<&Deployment>, http: &[Address]) -> anyhow::Result<Vec<Asked>> {
+    if !http.is_empty() {
+        return status::answered(status::of_addresses(http)?);
+    }
+    let Some(file) = file else { return status::answered(status::of_up()?) };
+    let listed = file.nodes().iter().any(|node| node.http.is_some());
+    let asked = if listed { status::of_file(file)? } else { Vec::new() };
+    if asked.iter().any(|asked| asked.answer.is_ok()) {
+        return status::answered(asked);
+    }
+    let up = status::of_up()?;
+    let ours = |asked: &Asked| asked.answer.as_ref().is_ok_and(|told| told.cluster == file.cluster());
+    match (up.iter().any(ours), listed) {
+        (true, _) => status::answered(up),
+        (false, true) => status::answered(asked),
+        // Which says that there is no `http`.
+        (false, false) => status::answered(status::of_file(file)?),
+    }
+}
+
+/// Refuses nodes whose distances and protocols would be those of another deployment.
+fn of_this_cluster(asked: &[Asked], file: Option<&Deployment>) -> Result<(), Usage> {
+    let built_in = Deployment::five_regions();
+    let deployment = file.unwrap_or(&built_in);
+    let Some(told) = asked.iter().find_map(|asked| asked.answer.as_ref().ok()) else { return Ok(()) };
+    if told.cluster == deployment.cluster() {
+        return Ok(());
+    }
+    let (found, ours) = (plain(&told.cluster), deployment.cluster());
+    Err(Usage(match file {
+        Some(file) => format!(
+            "{}: it is of cluster {ours}, and nodes of {found} answer\n  name the deployment of {found}, or with --http \
+             where nodes of {ours} are",
+            file.file()
+        ),
+        None => format!(
+            "nodes of cluster {found} answer, and without a file it is {ours}, the one of `isochrone up`\n  name the \
+             deployment of {found}: isochrone plan FILE --live"
+        ),
+    }))
+}
+
+/// What these answers say of a keyspace.
+fn of(asked: &[Asked], deployment: Deployment, keyspace: KeyspaceId) -> anyhow::Result<(Deployment, Live)> {
+    let view = View::of(asked, None);
+    let told: Vec<&Told> = asked.iter().filter_map(|asked| asked.answer.as_ref().ok()).collect();
+    let mut notes = Vec::new();
+    for asked in asked {
+        if let Err(why) = &asked.answer {
+            let name = asked.name.as_ref().map(|(name, _)| name).or(asked.http.as_ref());
+            notes.push(format!("{} does not tell: {why}", name.map_or("-", String::as_str)));
+        }
+    }
+    let strangers: Vec<_> = told
+        .iter()
+        .filter(|told| deployment.node_named(&told.node).is_none())
+        .map(|told| &told.node)
+        .collect();
+    if strangers.len() == told.len() {
+        let right = "name the file with which the nodes were started";
+        bail!(Usage(format!("{}: none of the nodes that answer is in it\n  {right}", deployment.file())));
+    }
+    notes.extend(strangers.iter().map(|name| format!("{name} answers, and is not in the file")));
+
+    let name = deployment.keyspace(keyspace).name.clone();
+    let Some(shown) = view.keyspaces.iter().find(|shown| shown.keyspace == name) else {
+        let there = view.keyspaces.iter().map(|shown| plain(&shown.keyspace)).collect::<Vec<_>>().join(", ");
+        bail!(Usage(format!(
+            "no node that answers has a keyspace {name}\n  there are {there}: --keyspace NAME"
+        )));
+    };
+    let (matrix, links) = measured(&deployment, &told, &mut notes)?;
+    let deployment = running(deployment, keyspace, shown, &mut notes)?;
+    let partitions = standings(&deployment, keyspace, shown, &told, &mut notes);
+    let space = deployment.keyspace(keyspace);
+    let expected = |matrix: &Matrix| isochrone_plan::expected(matrix, space, &partitions);
+    let by_file = match deployment.given_matrix() {
+        Ok(matrix) => expected(matrix)?,
+        Err(_) => None,
+    };
+    let clients = waits(&deployment, shown, expected(&matrix)?.as_deref(), by_file.as_deref());
+    let live = Live {
+        cluster: view.cluster.clone(),
+        asked: asked.len(),
+        answered: told.len(),
+        links,
+        protocol: shown.protocol.clone(),
+        leaders: shown.leaders.clone(),
+        clients,
+        better_leader: None,
+        better_protocol: None,
+        compared: false,
+        notes,
+        matrix,
+    };
+    Ok((deployment, live))
+}
+
+/// The round trips between regions: of each two the mean of what is measured at both ends.
+fn measured(
+    deployment: &Deployment,
+    told: &[&Told],
+    notes: &mut Vec<String>,
+) -> anyhow::Result<(Matrix, Vec<Link>)> {
+    let mut trips: BTreeMap<(RegionId, RegionId), Vec<f64>> = BTreeMap::new();
+    for told in told {
+        let Some(from) = deployment.node_named(&told.node) else { continue };
+        for peer in told.peers.iter().filter(|peer| peer.connected) {
+            if let (Some(to), Some(trip)) = (deployment.node_named(&peer.name), peer.round_trip_ms)
+                && (0.0..=TRIP_MAX_MS).contains(&trip)
+            {
+                let (one, other) = (from.region.min(to.region), from.region.max(to.region));
+                trips.entry((one, other)).or_default().push(trip);
+            }
+        }
+    }
+    let mean = |a: RegionId, b: RegionId| {
+        let trips = trips.get(&(a.min(b), a.max(b)))?;
+        Some(trips.iter().sum::<f64>() / trips.len() as f64)
+    };
+    let file = deployment.given_matrix();
+    let name = |region: RegionId| deployment.region(region).name.as_str();
+    let mut links = Vec::new();
+    for from in deployment.matrix().regions() {
+        for to in deployment.matrix().regions().filter(|to| *to > from) {
+            let measured_ms = mean(from, to);
+            let file_ms = file.as_ref().ok().map(|matrix| matrix.rtt(from, to).as_millis_f64());
+            match (measured_ms, file_ms) {
+                (Some(_), _) => {}
+                (None, Some(says)) => notes.push(format!(
+                    "nobody measures the way between {} and {}: {says:.1} ms as in the file",
+                    name(from),
+                    name(to)
+                )),
+                (None, None) => bail!(
+                    "nobody measures the way between {} and {}, and {} gives no round trips\n  start the nodes \
+                     that are down, or add rtt = \"matrix.csv\" under [network]; who is away says: isochrone status",
+                    name(from),
+                    name(to),
+                    deployment.file()
+                ),
+            }
+            let (from, to) = (name(from).to_owned(), name(to).to_owned());
+            links.push(Link { from, to, measured_ms, file_ms });
+        }
+    }
+    let names: Vec<&str> = deployment.matrix().names().collect();
+    let matrix = Matrix::from_fn(&names, |from, to| match mean(from, to) {
+        Some(trip) => {
+            let trip = Span::from_nanos((trip * 1e6).round() as u64);
+            // The longer half goes one way and the shorter the other: they add up to what was measured.
+            if from < to { trip.saturating_sub(trip / 2) } else { trip / 2 }
+        }
+        None => deployment.matrix().one_way(from, to),
+    });
+    Ok((matrix, links))
+}
+
+/// The deployment with the protocol that the keyspace runs, and led from where it is.
+fn running(
+    deployment: Deployment,
+    keyspace: KeyspaceId,
+    shown: &Shown,
+    notes: &mut Vec<String>,
+) -> anyhow::Result<Deployment> {
+    let written = &deployment.keyspace(keyspace).protocol;
+    let deployment = if *written == shown.protocol {
+        deployment
+    } else {
+        let (file, written) = (deployment.file().to_owned(), written.clone());
+        let runs = plain(&shown.protocol);
+        notes.push(format!("the nodes run {runs} with its defaults, taken as such; the file says {written}"));
+        deployment.with_protocol(keyspace, &shown.protocol, &protocols::known()).map_err(|_| {
+            let right = "name the file with which the nodes were started";
+            Usage(format!("{file}: it says {written}, and the nodes run {runs}\n  {right}"))
+        })?
+    };
+    let space = deployment.keyspace(keyspace);
+    let Some(Some(leader)) = shown.leaders.first() else { return Ok(deployment) };
+    let first = deployment.node_named(leader).map(|node| node.id);
+    let Some(first) = first.filter(|first| space.placement.is_empty() && space.replicas.contains(first))
+    else {
+        return Ok(deployment);
+    };
+    let in_turn = |(at, leader): (usize, &Option<String>)| {
+        // At most 1,024 partitions.
+        let turn = leader_in_turn(&space.replicas, first, PartitionId(at as u16));
+        leader.as_deref() == Some(deployment.node(turn).name.as_str())
+    };
+    if !shown.leaders.iter().enumerate().all(in_turn) {
+        notes.push(
+            "the replicas do not lead the partitions in turn, as the mean of what is configured has it"
+                .to_owned(),
+        );
+    }
+    Ok(deployment.with_leader(keyspace, leader)?)
+}
+
+/// How each partition stands.
+fn standings(
+    deployment: &Deployment,
+    keyspace: KeyspaceId,
+    shown: &Shown,
+    told: &[&Told],
+    notes: &mut Vec<String>,
+) -> Vec<Standing> {
+    let space = deployment.keyspace(keyspace);
+    let region = |name: &String| deployment.node_named(name).map(|node| node.region);
+    let groups = space.groups();
+    let mut moved = false;
+    let mut standing = |(at, leader): (usize, &Option<String>)| {
+        let written = groups.get(at).cloned().unwrap_or_default();
+        let members = match space.protocol.as_str() {
+            // Its managers choose among replicas and spares.
+            "curp" => None,
+            _ => members(deployment, space, at, leader.as_deref(), told),
+        };
+        let replicas = match members {
+            Some(members) => {
+                moved |=
+                    !(members.len() == written.len() && members.iter().all(|node| written.contains(node)));
+                members.into_iter().map(|node| deployment.node(node).region).collect()
+            }
+            None if space.protocol == "curp" => isochrone_plan::servers(deployment, space),
+            None => written.into_iter().map(|node| deployment.node(node).region).collect(),
+        };
+        Standing { replicas, leader: leader.as_ref().and_then(region) }
+    };
+    let standings = shown.leaders.iter().enumerate().map(&mut standing).collect();
+    if moved {
+        let table = "what clients should wait is of those that there are, the table of the file's";
+        notes.push(format!("members have changed since the file: {table}"));
+    }
+    standings
+}
+
+/// The members of a partition, by who leads it, or else by the first that tells; none where nobody tells of nodes that are
+/// known.
+fn members(
+    deployment: &Deployment,
+    space: &Keyspace,
+    partition: usize,
+    leader: Option<&str>,
+    told: &[&Told],
+) -> Option<Vec<NodeId>> {
+    let of = |told: &&Told| {
+        let keyspace = told.keyspaces.iter().find(|keyspace| keyspace.name == space.name)?;
+        keyspace.members.get(partition).cloned()
+    };
+    let first = told.iter().find(|told| Some(told.node.as_str()) == leader).and_then(of);
+    let names = first.or_else(|| told.iter().find_map(of))?;
+    let mut nodes: Vec<NodeId> = Vec::new();
+    for node in names.iter().filter_map(|name| deployment.node_named(name)) {
+        if !nodes.contains(&node.id) {
+            nodes.push(node.id);
+        }
+    }
+    (!nodes.is_empty()).then_some(nodes)
+}
+
+/// What clients of each node waited for, in the order of the file.
+fn waits(
+    deployment: &Deployment,
+    shown: &Shown,
+    expected: Option<&[Span]>,
+    by_file: Option<&[Span]>,
+) -> Vec<Wait> {
+    let wait = |node: &isochrone_core::deployment::Node| {
+        let row = shown.nodes.iter().find(|row| row.node == node.name)?;
+        let of = |waits: Option<&[Span]>| {
+            waits.and_then(|waits| waits.get(usize::from(node.region.0))).map(|wait| wait.as_millis_f64())
+        };
+        let ratio = |expected: Option<f64>| match (row.write_p50_ms, expected) {
+            (Some(waited), Some(expected)) if expected > 0.0 => Some(waited / expected),
+            _ => None,
+        };
+        let (expected_ms, file_expected_ms) = (of(expected), of(by_file));
+        Some(Wait {
+            node: node.name.clone(),
+            region: deployment.region(node.region).name.clone(),
+            operations_per_second: row.operations_per_second,
+            write_p50_ms: row.write_p50_ms,
+            expected_ms,
+            ratio: ratio(expected_ms),
+            file_expected_ms,
+            file_ratio: ratio(file_expected_ms),
+        })
+    };
+    deployment.nodes().iter().filter_map(wait).collect()
+}
+
+impl Live {
+    /// Takes from the plan over what is measured which other choices would be faster than what runs.
+    pub(super) fn compare(&mut self, plan: &Plan) {
+        let Some(now) = plan.configured.mean_ms else { return };
+        self.compared = true;
+        let faster = |protocol: &str, leader: &Option<String>, mean_ms: f64| {
+            let (protocol, leader) = (protocol.to_owned(), leader.clone());
+            (mean_ms < now).then_some(Faster { protocol, leader, mean_ms, less_ms: now - mean_ms })
+        };
+        // Several partitions are led from several places.
+        if self.leaders.len() == 1 {
+            let own =
+                plan.protocols.iter().filter(|row| row.ranked && row.protocol == plan.configured.protocol);
+            // They come lowest mean first.
+            self.better_leader = own
+                .filter(|row| row.leader.is_some())
+                .find_map(|row| faster(&row.protocol, &row.leader, row.mean_ms));
+        }
+        let Recommendation { protocol, leader, mean_ms, .. } = &plan.recommended;
+        if *protocol != plan.configured.protocol {
+            self.better_protocol = mean_ms.and_then(|mean_ms| faster(protocol, leader, mean_ms));
+        }
+    }
+
+    /// Above the plan: what is measured.
+    pub(super) fn head(&self) -> String {
+        let Live { cluster, asked, answered, links, .. } = self;
+        let mut text = format!("{cluster}: {answered} of {asked} nodes answer\n");
+        if !links.is_empty() {
+            let heads = [("from", false), ("to", false), ("measured ms", true), ("file ms", true)];
+            let row = |link: &Link| {
+                let measured = link.measured_ms.map_or_else(|| "-".to_owned(), |trip| format!("{trip:.1}"));
+                let file = link.file_ms.map_or_else(|| "-".to_owned(), |trip| format!("{trip:.1}"));
+                // What is reckoned with though nobody measures it.
+                let file = if link.measured_ms.is_none() { format!("* {file}") } else { file };
+                vec![link.from.clone(), link.to.clone(), measured, file]
+            };
+            text += "round trips, which the table below is over; where nobody measures, the file's *\n\n";
+            text += &columns(&heads, links.iter().map(row));
+        }
+        visible(&text) + "\n"
+    }
+
+    /// Below it: what clients waited for, and what would be faster.
+    pub(super) fn tail(&self) -> String {
+        let heads = [
+            ("node", false),
+            ("region", false),
+            ("ops/s", true),
+            ("write p50 ms", true),
+            ("expected", true),
+            ("ratio", true),
+            ("by the file", true),
+            ("ratio", true),
+        ];
+        let or_none =
+            |ratio: Option<f64>| ratio.map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.2}"));
+        let row = |wait: &Wait| {
+            vec![
+                wait.node.clone(),
+                wait.region.clone(),
+                rate(wait.operations_per_second),
+                millis(wait.write_p50_ms),
+                millis(wait.expected_ms),
+                or_none(wait.ratio),
+                millis(wait.file_expected_ms),
+                or_none(wait.file_ratio),
+            ]
+        };
+        let led = match self.leaders.as_slice() {
+            [Some(leader)] => format!(", led from {leader}"),
+            [None] | [] => String::new(),
+            all => format!(", {} partitions", all.len()),
+        };
+        let mut text = format!(
+            "\nwrites of the last seconds beside what is expected without load, of {}{led}\n\n",
+            self.protocol
+        );
+        text += &columns(&heads, self.clients.iter().map(row));
+        if self.compared {
+            text.push('\n');
+        }
+        // Writing to a string does not fail; the same holds below.
+        for (what, faster) in [("leader", &self.better_leader), ("protocol", &self.better_protocol)] {
+            if let Some(Faster { protocol, leader, mean_ms, less_ms }) = faster {
+                let from = leader.as_ref().map_or_else(String::new, |leader| format!(" with {leader}"));
+                let _ = writeln!(
+                    text,
+                    "better {what}: {protocol}{from}, mean {mean_ms:.1} ms, {less_ms:.1} ms less than now"
+                );
+            }
+        }
+        if self.compared && self.better_leader.is_none() && self.better_protocol.is_none() {
+            text += "no other leader or protocol is faster in the mean\n";
+        }
+        if !self.notes.is_empty() {
+            text += "\nnote\n";
+            for note in &self.notes {
+                let _ = writeln!(text, "  {note}");
+            }
+        }
+        visible(&text)
+    }
+}
+
+/// Some of it is what strangers said.
+fn visible(text: &str) -> String {
+    text.replace(|letter: char| letter.is_control() && letter != '\n', "?")
+}
+
+/// A name that a stranger said, on one line.
+fn plain(name: &str) -> String {
+    name.replace(char::is_control, "?")
+}

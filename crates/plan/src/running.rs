@@ -1,0 +1,173 @@
+//! What clients of a keyspace that runs should wait: with the members and the leaders that it has now.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+
+use isochrone_core::deployment::{ConfigErrors, Keyspace};
+use isochrone_core::{Matrix, RegionId, ReplicaSet, Span};
+
+use crate::advice::{quorums, reply};
+use crate::forecast::{Row, rows};
+use crate::transactions::writes;
+use crate::{Client, Demand};
+
+/// How a partition stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Standing {
+    /// The region of each replica.
+    pub replicas: Vec<RegionId>,
+    /// The region of the one that leads; none where nobody does.
+    pub leader: Option<RegionId>,
+}
+
+/// The median latency of a write without load, by region of the client, where keys lie in all partitions alike. A client
+/// stands at the replica of its region, as one of a node's gateway does, and its writes interfere with nobody's.
+///
+/// Of a keyspace of transactions it is the write of one key that reads none, as `SET` is. `None` where that is not known:
+/// no partition, none of its replicas, or no leader where the protocol has one.
+///
+/// # Errors
+/// Domino quorums that the keyspace cannot have.
+pub fn expected(
+    matrix: &Matrix,
+    keyspace: &Keyspace,
+    partitions: &[Standing],
+) -> Result<Option<Vec<Span>>, ConfigErrors> {
+    let sizes = 1..=usize::from(ReplicaSet::SEATS);
+    if partitions.is_empty() || partitions.iter().any(|standing| !sizes.contains(&standing.replicas.len())) {
+        return Ok(None);
+    }
+    let waits = match writes(matrix, keyspace, &led_first(partitions)) {
+        // Nobody leads a partition of TAPIR.
+        Some(waits) if keyspace.protocol == "tapir" => waits,
+        Some(waits) if partitions.iter().all(|standing| standing.leader.is_some()) => waits,
+        Some(_) => return Ok(None),
+        None => match commits(matrix, keyspace, partitions)? {
+            Some(waits) => waits,
+            None => return Ok(None),
+        },
+    };
+    let median = |region: RegionId| {
+        let mut waits: Vec<Span> =
+            waits.iter().filter_map(|waits| waits.get(usize::from(region.0))).copied().collect();
+        waits.sort_unstable();
+        waits.get(waits.len().saturating_sub(1) / 2).copied()
+    };
+    Ok(matrix.regions().map(median).collect())
+}
+
+fn led_first(partitions: &[Standing]) -> Vec<Vec<RegionId>> {
+    let group = |standing: &Standing| {
+        let mut group = standing.replicas.clone();
+        let at = group.iter().position(|region| Some(*region) == standing.leader);
+        group.swap(0, at.unwrap_or(0));
+        group
+    };
+    partitions.iter().map(group).collect()
+}
+
+/// Of a protocol of commands: for each partition, by region of the client.
+fn commits(
+    matrix: &Matrix,
+    keyspace: &Keyspace,
+    partitions: &[Standing],
+) -> Result<Option<Vec<Vec<Span>>>, ConfigErrors> {
+    let demand = Demand { clients: vec![1; matrix.len()], conflict: 0.0 };
+    let reply = reply(keyspace);
+    let mut known: BTreeMap<&[RegionId], Vec<Row>> = BTreeMap::new();
+    let mut waits = Vec::with_capacity(partitions.len());
+    for Standing { replicas, leader } in partitions {
+        let rows = match known.entry(replicas) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(place) => {
+                let at = |region| Client::of(region, replicas);
+                let quorums = quorums(keyspace, replicas.len())?;
+                place.insert(rows(matrix, replicas, quorums, keyspace, &demand, &at))
+            }
+        };
+        // Of several cases the first is the one without interference, and of Mencius that without load.
+        let row = rows.iter().find(|row| {
+            row.protocol == keyspace.protocol
+                && (row.leader.is_none() || row.leader == *leader)
+                && (row.protocol != "domino" || row.case == Some(&*reply))
+        });
+        let Some(row) = row else { return Ok(None) };
+        waits.push(row.commits.clone());
+    }
+    Ok(Some(waits))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::partitions::tests::{PL_A, ec2};
+    use isochrone_core::deployment::Known;
+    use isochrone_core::{Deployment, KeyspaceId};
+
+    const MAIN: KeyspaceId = KeyspaceId(1);
+
+    fn waits(protocol: &'static str, matrix: &Matrix, partitions: &[Standing]) -> Option<Vec<u64>> {
+        let known =
+            Known::names(&["multipaxos", "mencius", "domino"]).placing(&["carousel-fast", "2pc", "tapir"]);
+        let deployment = Deployment::five_regions().with_protocol(MAIN, protocol, &known).unwrap();
+        let found = expected(matrix, deployment.keyspace(MAIN), partitions).unwrap();
+        found.map(|waits| waits.into_iter().map(|wait| wait.as_nanos() / 1_000_000).collect())
+    }
+
+    fn all(leader: Option<u16>) -> Standing {
+        Standing { replicas: (0..5).map(RegionId).collect(), leader: leader.map(RegionId) }
+    }
+
+    #[test]
+    fn a_leader_elsewhere_makes_other_waits() {
+        let matrix = ec2();
+        assert_eq!(waits("multipaxos", &matrix, &[all(Some(1))]), Some(vec![161, 88, 176, 260, 293]));
+        assert_eq!(waits("multipaxos", &matrix, &[all(Some(0))]), Some(vec![102, 175, 268, 204, 263]));
+        assert_eq!(waits("multipaxos", &matrix, &[all(None)]), None);
+        assert_eq!(waits("multipaxos", &matrix, &[]), None);
+        // Those of Asia and Australia have been removed: the leader in US West waits for US East.
+        let fewer = Standing { replicas: [0, 1, 2].map(RegionId).to_vec(), leader: Some(RegionId(0)) };
+        assert_eq!(waits("multipaxos", &matrix, &[fewer]), Some(vec![73, 146, 239, 175, 234]));
+        assert_eq!(waits("mencius", &matrix, &[all(None)]), Some(vec![166, 205, 290, 235, 290]));
+        assert_eq!(waits("domino", &matrix, &[all(None)]), Some(vec![195, 200, 321, 242, 316]));
+    }
+
+    #[test]
+    fn of_partitions_it_is_the_median() {
+        let partitions = [all(Some(1)), all(Some(0)), all(Some(3))];
+        // Of leaders in US East, US West and Asia: 161, 102, 217; 88, 175, 287; ...
+        assert_eq!(waits("multipaxos", &ec2(), &partitions), Some(vec![161, 175, 268, 204, 263]));
+    }
+
+    /// As measured of `SET` with `isochrone up`: 104, 178, 272, 207, 266 of `carousel-fast`, 208, 281, 374, 309, 370 of `2pc`.
+    #[test]
+    fn a_transaction_that_writes_reads_nothing() {
+        let matrix = ec2();
+        assert_eq!(waits("carousel-fast", &matrix, &[all(Some(0))]), Some(vec![102, 175, 268, 204, 263]));
+        assert_eq!(waits("2pc", &matrix, &[all(Some(0))]), Some(vec![204, 277, 370, 306, 365]));
+        assert_eq!(waits("2pc", &matrix, &[all(None)]), None);
+        assert_eq!(waits("tapir", &matrix, &[all(None)]), Some(vec![161, 172, 235, 172, 205]));
+        let placed: Vec<_> = PL_A()
+            .into_iter()
+            .map(|replicas| Standing { leader: replicas.first().copied(), replicas })
+            .collect();
+        assert!(waits("carousel-fast", &matrix, &placed).is_some_and(|waits| waits.len() == 5));
+    }
+
+    #[test]
+    fn a_client_stands_at_its_replica() {
+        let text = include_str!("../../../reference/rtt/one-room.csv");
+        let matrix = Matrix::parse(
+            text,
+            "one-room.csv",
+            isochrone_core::topology::Cells::RoundTrip,
+            Span::from_millis(9),
+        )
+        .unwrap();
+        let replicas: Vec<RegionId> = matrix.regions().collect();
+        let standing = Standing { leader: Some(RegionId(0)), replicas };
+        let deployment = Deployment::of_matrix(matrix.clone(), "multipaxos", &standing.replicas);
+        let found = expected(&matrix, deployment.keyspace(MAIN), &[standing]).unwrap().unwrap();
+        assert_eq!(found, [200, 400, 400].map(Span::from_micros));
+    }
+}
