@@ -48,6 +48,8 @@ pub(crate) const SEEN_MAX: usize = 64 << 20;
 
 /// What other nodes have told may take so many bytes until it is heard; what is beyond that is lost, as on a link that breaks.
 const TOLD_MAX: usize = 16 << 20;
+/// Of those that wait for a key, so many are looked at for one that has waited longer than who has seen that something is there.
+const AHEAD_MAX: usize = 256;
 /// About how many steps of hearing it there are in a round: a few milliseconds.
 const HEARD_STEPS: usize = 200_000;
 /// Bytes of news to other nodes that wait to be sent, at most; beyond that they are lost.
@@ -499,25 +501,38 @@ impl Hub {
     }
 
     /// It has seen that a key that it waits for has something: whether it may try to take that. Where at each of its keys one has
-    /// waited longer and takes from it in another manner, those are told instead.
+    /// waited longer and takes from it in another manner, those are told instead, unless one has been told already and leaves it.
     pub fn sees(&mut self, connection: u64) -> bool {
         let Some(member) = self.members.get(&connection) else { return true };
         let Some(manner) = &member.manner else { return true };
-        let mut others = BTreeSet::new();
+        let mut others: BTreeMap<u64, Vec<(KeyspaceId, Blob)>> = BTreeMap::new();
         for place in member.waits.keys() {
-            let first = self.waiting.get(place).into_iter().flatten().find_map(|other| {
+            let mut queue = self.waiting.get(place).into_iter().flatten().take(AHEAD_MAX);
+            let first = queue.find_map(|other| {
                 let member = self.members.get(other)?;
                 let waits = member.unblocked.is_none() && !matches!(member.standing, Standing::Given(_));
                 let first = member.manner.as_ref().filter(|first| waits && first.from == manner.from)?;
-                Some((*other, first))
+                let told = member.waits.get(place)?;
+                Some((*other, first, told.since + told.before > 0))
             });
             match first {
-                Some((other, first)) if first != manner => others.insert(other),
+                Some((other, first, false)) if first != manner => {
+                    others.entry(other).or_default().push(place.clone());
+                }
                 _ => return true,
-            };
+            }
         }
         let tries = others.is_empty();
-        self.mail.extend(others.into_iter().map(|other| (other, Some(Notice::Filled))));
+        for (other, places) in others {
+            let Some(member) = self.members.get_mut(&other) else { continue };
+            for place in places {
+                // Where it cannot take it, those behind it are told.
+                if let Some(told) = member.waits.get_mut(&place) {
+                    told.since = 1;
+                }
+            }
+            self.mail.push_back((other, Some(Notice::Filled)));
+        }
         tries
     }
 
@@ -578,6 +593,30 @@ impl Hub {
     /// Whether it was given something.
     pub fn is_given(&self, connection: u64) -> bool {
         self.members.get(&connection).is_some_and(|member| matches!(member.standing, Standing::Given(_)))
+    }
+
+    /// The connections that were given something.
+    pub fn given(&self) -> Vec<u64> {
+        let given = self.members.iter().filter(|(_, member)| matches!(member.standing, Standing::Given(_)));
+        given.map(|(connection, _)| *connection).collect()
+    }
+
+    /// Whether something that was taken has not reached who gets it.
+    pub fn owes(&self) -> bool {
+        let owed = |member: &Member| matches!(member.standing, Standing::Took | Standing::Given(_));
+        !self.taken.is_empty() || self.members.values().any(owed)
+    }
+
+    /// No attempt is waited for any more: what was taken is for those that wait and do not try, or have taken something.
+    pub fn settle_all(&mut self) {
+        for member in self.members.values_mut() {
+            if matches!(member.standing, Standing::Tries) {
+                // It may have taken something of its own that is not known here.
+                (member.standing, member.unblocked) = (Standing::Idle, Some(false));
+            }
+        }
+        let places = self.taken.keys().cloned().collect();
+        self.settle(places);
     }
 
     /// What it was given: from now on it is its own.
@@ -672,10 +711,13 @@ impl Hub {
         self.members.get(&connection).is_some_and(Member::waits)
     }
 
-    /// Whether it was given an element of a key that it waits for, or told of some and has not said what became of them.
+    /// Whether it has taken or was given an element of a key that it waits for, or was told of some and has not said what became
+    /// of them.
     pub fn is_told(&self, connection: u64) -> bool {
         let mut told = self.members.get(&connection).into_iter().flat_map(|member| member.waits.values());
-        self.is_given(connection) || told.any(|told| told.since + told.before > 0)
+        self.has_taken(connection)
+            || self.is_given(connection)
+            || told.any(|told| told.since + told.before > 0)
     }
 
     /// How many connections wait for a key, or for copies.
@@ -750,6 +792,13 @@ impl Hub {
         member.unblocked = Some(error);
         self.mail.push_back((connection, Some(Notice::Unblock)));
         true
+    }
+
+    /// The client of a connection that waits is gone: nothing that others take is for it.
+    pub fn hang_up(&mut self, connection: u64) {
+        if let Some(member) = self.members.get_mut(&connection) {
+            member.unblocked = member.unblocked.or(Some(false));
+        }
     }
 
     /// A connection has done enough for this round, and goes on in the next.
@@ -1225,6 +1274,66 @@ mod tests {
         assert_eq!(mail(&mut hub), "2 Filled; ");
         assert!(hub.sees(1) && hub.sees(2) && hub.sees(4), "each is the first, at one of its keys");
         assert_eq!(mail(&mut hub), "");
+    }
+
+    #[test]
+    fn who_is_told_by_another_that_looks_keeps_nothing_from_it() {
+        let mut hub = trying(&[(1, "a"), (2, "a")]);
+        hub.takes(1, pops(Side::Right));
+        (1..=2).for_each(|connection| hub.took_nothing(connection));
+        assert!(!hub.sees(2));
+        assert_eq!(mail(&mut hub), "1 Filled; ");
+        assert!(hub.sees(2), "1 has been told, and has not taken it");
+        assert_eq!(mail(&mut hub), "");
+        hub.looks(1);
+        hub.passes(1);
+        assert_eq!(mail(&mut hub), "2 Filled; ");
+        hub.looks(2);
+        assert!(!hub.sees(2));
+        hub.unwait(1);
+        assert_eq!(mail(&mut hub), "1 Filled; 2 Filled; ");
+        // Nor is everybody looked at who waits for values of another type.
+        let mut hub = trying(&[]);
+        let key = [Blob::from("a")];
+        let least = Operation::ZMPop { keys: [].into(), end: isochrone_core::command::End::Least, count: 1 };
+        for connection in 0..AHEAD_MAX as u64 {
+            hub.wait(connection, SPACE, &key);
+            hub.takes(connection, Manner { from: (Kind::SortedSet, None), how: least.clone() });
+        }
+        for (connection, side) in [(1_000, Side::Left), (1_001, Side::Right)] {
+            hub.wait(connection, SPACE, &key);
+            hub.takes(connection, pops(side));
+        }
+        assert!(hub.sees(1_001));
+        hub.unwait(0);
+        assert!(!hub.sees(1_001));
+    }
+
+    #[test]
+    fn who_is_gone_is_given_nothing_that_another_has_taken() {
+        let mut hub = trying(&[(1, "a"), (2, "a")]);
+        assert_eq!(hub.share(2, SPACE, &"a".into(), element("x")), None);
+        hub.hang_up(1);
+        hub.took_nothing(1);
+        assert_eq!(given(&mut hub, 1..=2), "2 x; ");
+    }
+
+    #[test]
+    fn at_the_end_what_was_taken_reaches_somebody() {
+        let mut hub = trying(&[(1, "a"), (2, "a b"), (3, "b")]);
+        assert!(!hub.owes());
+        assert_eq!(hub.share(2, SPACE, &"a".into(), element("x")), None);
+        assert_eq!(hub.share(3, SPACE, &"b".into(), element("y")), None);
+        assert!(hub.owes() && hub.is_told(2), "2 is about to end");
+        hub.settle_all();
+        let mut text = String::new();
+        while hub.owes() {
+            for connection in hub.given() {
+                text.push_str(&given(&mut hub, connection..=connection));
+            }
+        }
+        assert_eq!(text, "2 x; 3 y; ");
+        assert!(!hub.is_told(1), "its own attempt may have taken something");
     }
 
     #[test]

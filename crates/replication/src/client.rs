@@ -53,8 +53,10 @@ pub struct Client<C, R, M, P> {
     home: Option<(Instant, Span)>,
     /// When the target last answered anything, or was first asked.
     answered: Instant,
-    /// When it was first asked.
+    /// When it was turned to from another one; the first was not.
     turned: Instant,
+    /// When it last answered a command, was turned to, or was asked for the first that is waited for.
+    moved: Instant,
     /// The number of the next command.
     next: u64,
     outstanding: Series<Asked<C>>,
@@ -126,6 +128,9 @@ impl<C: Wire, R: Wire, M: Wire, P: Tuning> Client<C, R, M, P> {
         let now = effects.now();
         if self.outstanding.is_empty() {
             self.answered = now;
+        }
+        if self.tickets.is_empty() {
+            self.moved = now;
         }
         self.try_home(now);
         let sequence = self.next;
@@ -268,6 +273,7 @@ impl<C: Wire, R: Wire, M: Wire, P: Tuning> Client<C, R, M, P> {
         if self.target == from {
             self.answered = now;
         }
+        let waiting = self.outstanding.len() + self.tickets.len();
         for (sequence, told) in answers {
             let (outcome, path) = match told {
                 // The same read is on its way with its effect, and is answered with that.
@@ -299,6 +305,9 @@ impl<C: Wire, R: Wire, M: Wire, P: Tuning> Client<C, R, M, P> {
                     if let Some(asked) = self.outstanding.get_mut(sequence) {
                         asked.attempts += 1;
                         asked.due = now + self.service.retry;
+                        if from == self.target && !asked.placed {
+                            self.saying.refused(&mut asked.load);
+                        }
                     }
                     continue;
                 }
@@ -308,6 +317,9 @@ impl<C: Wire, R: Wire, M: Wire, P: Tuning> Client<C, R, M, P> {
                 let spans = spans.filter(|_| path == Path::Leader && asked.attempts == 0);
                 self.mark_committed(sequence, path, asked.at, spans, effects);
             }
+        }
+        if self.target == from && self.outstanding.len() + self.tickets.len() < waiting {
+            self.moved = now;
         }
     }
 
@@ -339,6 +351,9 @@ impl<C: Wire, R: Wire, M: Wire, P: Tuning> Client<C, R, M, P> {
                     if let Some(asked) = self.outstanding.get_mut(*sequence) {
                         asked.attempts += 1;
                         asked.due = now + self.service.retry / SWEEPS;
+                        if from == self.target && !asked.placed {
+                            self.saying.refused(&mut asked.load);
+                        }
                     }
                 }
             }
@@ -417,16 +432,26 @@ impl<C: Wire, R: Wire, M: Wire, P: Tuning> Client<C, R, M, P> {
     }
 
     /// Whether a target that answers is asked on. Where nobody leads, one that gets on with nothing may answer for long; but much may
-    /// be long on its way, and would be as long once more by way of another.
+    /// be long on its way, and would be as long once more by way of another. Whoever is turned to late gets less time, so that
+    /// some is left for a third.
     fn trusts(&self, now: Instant) -> bool {
-        let gets_on = |at: Instant| now.since(at.max(self.turned)) < self.service.limit / 2;
+        let limit = self.service.limit;
+        let gets_on = |at: Instant| now.since(at) < limit / 2 || now.since(self.turned) < limit / 4;
         let oldest = self.outstanding.first();
         oldest.is_some_and(|(_, asked)| self.led || self.saying.is_much() || gets_on(asked.at))
     }
 
-    /// Whether the target is silent and was told much: whoever answers first is turned to, and nobody is told as much before.
+    /// Whether the target was told much, and is silent or stuck: whichever other answers first is turned to. Nobody is told as much
+    /// before, but for the nearest (`try_home`).
     fn asks_around(&self, now: Instant) -> bool {
-        self.saying.is_much() && now.since(self.answered) >= self.service.retry
+        let silent = now.since(self.answered) >= self.service.retry;
+        self.saying.is_much() && (silent || self.is_stuck(now))
+    }
+
+    /// Whether the target has got on with nothing for so long that it had better be left, although it answers: it may be taking in a
+    /// peer's state. Some time is left for another.
+    fn is_stuck(&self, now: Instant) -> bool {
+        !self.led && now.since(self.moved) >= self.service.limit * 3 / 4
     }
 
     /// The target is silent: the next replica may know more.
@@ -450,7 +475,7 @@ impl<C: Wire, R: Wire, M: Wire, P: Tuning> Client<C, R, M, P> {
     /// Another is asked from now on: for everything that is outstanding first, in order.
     fn turn_to(&mut self, process: ProcessId, now: Instant) {
         if self.target != process {
-            (self.target, self.answered, self.turned) = (process, now, now);
+            (self.target, self.answered, self.turned, self.moved) = (process, now, now, now);
             self.saying.begin();
             self.say_anew();
         }
@@ -545,6 +570,7 @@ impl<C: Wire, R: Wire, M: Wire, P: Tuning> Process for Client<C, R, M, P> {
             home: None,
             answered: Instant::ZERO,
             turned: Instant::ZERO,
+            moved: Instant::ZERO,
             next: 1,
             outstanding: Series::default(),
             tickets: Series::default(),
@@ -813,7 +839,12 @@ mod tests {
 
         /// This one says that it takes commands.
         fn hear(&mut self, from: u16) -> Vec<(u16, usize)> {
-            let (incarnation, reign, answers) = (1, Reign::default(), Vec::new());
+            self.hear_of(from, Vec::new())
+        }
+
+        /// It answers these commands.
+        fn hear_of(&mut self, from: u16, answers: Vec<(u64, Told<u64>)>) -> Vec<(u16, usize)> {
+            let (incarnation, reign) = (1, Reign::default());
             let replies = Message::Replies { incarnation, reign, spans: None, answers };
             self.act(|client, effects| client.receive(process(from), replies, effects))
         }
@@ -852,17 +883,46 @@ mod tests {
         assert!(little.sweep(6 * SWEEPS, &[]).contains(&(2, 1)), "what is small is said at once");
     }
 
-    /// Where nobody leads, who takes long to carry what it was told lives as well.
+    /// Where nobody leads, who takes long to carry what it was told lives as well, but not without end.
     #[test]
-    fn who_was_told_much_and_answers_is_asked_on_although_it_gets_on_with_nothing() {
+    fn who_was_told_much_and_answers_is_asked_on_until_it_has_long_got_on_with_nothing() {
+        let Service { limit, retry, .. } = Service::for_rtt(RTT);
+        let sweeps = |time: Span| SWEEPS * (time.as_nanos() / retry.as_nanos());
+        let only_home = |asked: &[(u16, usize)]| asked.iter().all(|asked| *asked == (1, 0));
+        let mut waiting = Waiting::new(None, 1 << 20);
+        let asked = waiting.sweep(sweeps(limit * 3 / 4), &[1, 2, 3]);
+        assert!(!asked.is_empty() && only_home(&asked), "{asked:?}");
+        let asked = waiting.sweep(SWEEPS, &[1, 2, 3]);
+        assert!(asked.contains(&(2, 1)) && !asked.contains(&(3, 1)), "another may get on: {asked:?}");
+
+        let mut waiting = Waiting::new(None, 1 << 20);
+        waiting.sweep(sweeps(limit * 3 / 4), &[1, 2, 3]);
+        let request = Request::Command(vec![7; 1 << 20]);
+        assert_eq!(waiting.act(|client, effects| client.request(Ticket(2), request, effects)), [(1, 1)]);
+        waiting.hear_of(1, vec![(1, Told::Done(5))]);
+        let asked = waiting.sweep(sweeps(limit / 2), &[1, 2, 3]);
+        assert!(only_home(&asked), "it gets on: {asked:?}");
+    }
+
+    #[test]
+    fn two_that_get_on_with_nothing_leave_time_for_a_third() {
         let Service { limit, retry, .. } = Service::for_rtt(RTT);
         let sweeps = SWEEPS * (limit.as_nanos() / retry.as_nanos() - 1);
-        let asked = Waiting::new(None, 1 << 20).sweep(sweeps, &[1, 2, 3]);
-        assert!(!asked.is_empty() && asked.iter().all(|asked| *asked == (1, 0)), "{asked:?}");
         let asked = Waiting::new(None, 100).sweep(sweeps, &[1, 2, 3]);
-        let told = asked.iter().filter(|(_, commands)| *commands > 0).count();
-        assert!(asked.contains(&(2, 1)), "another may get on");
-        assert!(told < 4, "and is given time: {told}");
+        let told: Vec<_> = asked.into_iter().filter(|(_, commands)| *commands > 0).collect();
+        assert_eq!(told, [(2, 1), (3, 1)], "each is given time");
+    }
+
+    /// Nothing of it is on its way, so that it waits behind nothing.
+    #[test]
+    fn what_was_refused_is_asked_for_again_as_if_for_the_first_time() {
+        let mut waiting = Waiting::new(None, 1 << 20);
+        assert_eq!(waiting.hear_of(1, vec![(1, Told::Overloaded)]), []);
+        assert!(waiting.sweep(SWEEPS + 1, &[1]).contains(&(1, 1)), "there may be room");
+        let (incarnation, reign, leader, sequences) = (1, Reign::default(), None, vec![1]);
+        let redirect = Message::Redirect { incarnation, reign, leader, sequences };
+        assert_eq!(waiting.act(|client, effects| client.receive(process(1), redirect, effects)), []);
+        assert!(waiting.sweep(2, &[1]).contains(&(1, 1)), "it may take commands");
     }
 
     #[test]

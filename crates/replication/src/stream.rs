@@ -119,6 +119,12 @@ impl Saying {
         }
     }
 
+    /// It came, and was not taken: asked for once more it repeats nothing that is on its way.
+    pub(crate) fn refused(&mut self, load: &mut Load) {
+        self.answered(*load);
+        load.turn = None;
+    }
+
     /// Whether so much was said in this turn and is not answered that it may be long on its way, and would be once more elsewhere.
     pub(crate) fn is_much(&self) -> bool {
         self.under_way > WINDOWS.0

@@ -42,7 +42,8 @@ pub struct Node {
     after_help = "Example:\n  isochrone backup save --endpoint 10.0.0.1:6379 --ca ca.pem main.backup\n\nIt is no picture of one moment. Each key is saved as it was at some moment of the run, value and deadline together; every\nkey that exists from the beginning to the end is saved, also while keys move between partitions. Where keys must fit each\nother, let their writers wait meanwhile.\n\nValues are passed on as they come, and are not compressed; memory is taken for each key's hash, some 30 bytes.\n\nISOCHRONE_AUTH=user:password logs in. Where users have rules, this one needs +info +client|info +select +scan +multi +exec\n+dump +pexpiretime and all keys (~*): a key that may not be read ends it.\n\nExit status: 0 saved; 1 not, and no file is left; 2 what was asked for cannot be meant, or the file cannot be written."
 )]
 pub struct Save {
-    /// The file to be written; it has its name once all of it is on the disk
+    /// The file to be written; it has its name once all of it is on the disk. - is standard output, and what is told of it
+    /// goes to standard error
     pub file: PathBuf,
     #[command(flatten)]
     pub node: Node,

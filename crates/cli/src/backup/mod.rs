@@ -65,6 +65,11 @@ fn passes(error: &str) -> bool {
     matches!(error.split(' ').next(), Some("TRYAGAIN" | "NOLEADER" | "OVERLOADED" | "LOADING"))
 }
 
+/// The same of what only reads: there it does not matter whether it was done.
+fn passes_by(error: &str) -> bool {
+    passes(error) || error.starts_with("UNKNOWN ")
+}
+
 /// What comes from elsewhere, without control characters.
 fn clean(text: &str) -> String {
     text.replace(char::is_control, "?")

@@ -275,7 +275,7 @@ impl<'a> Restoring<'a> {
         } else if entry.value > bulk || length > bulk || bytes > command {
             let error = format!(
                 "its value has {} bytes as it is dumped, and the node takes {bulk} in an argument and {command} in a command; raise `bulk` \
-                 and `command` in [limits]",
+                 in [limits]",
                 entry.value
             );
             self.fail(&entry.key, error);
@@ -325,7 +325,7 @@ impl<'a> Restoring<'a> {
             anyhow!("{error:#}\n  {restored} keys are restored for certain; run it again with --replace")
         })?;
         if let Head::Error(text) = &head
-            && passes(text)
+            && (passes(text) || self.replace && text.starts_with("UNKNOWN "))
         {
             self.refused.push(begin);
             self.why.clone_from(text);
@@ -338,7 +338,8 @@ impl<'a> Restoring<'a> {
                 self.tally.exist += 1;
                 self.name(&key, "it exists".to_owned());
             }
-            Head::Error(text) if text.starts_with("NOAUTH") => {
+            // Of the command itself, and so of all keys.
+            Head::Error(text) if text.starts_with("NOAUTH") || text.contains("permissions to run the") => {
                 return Err(refused(self.connection.at(), "RESTORE", &text, RIGHTS));
             }
             Head::Error(text) => self.fail(&key, text),

@@ -4,16 +4,16 @@ use super::arguments::Save;
 use super::format::{Counts, Header, Writer};
 use super::place::{self, Place, refused};
 use super::wire::{Connection, Head, Reply};
-use super::{Patience, passes, shown};
+use super::{Patience, passes_by, shown};
 use crate::arguments::Format;
-use crate::output::{bar, print_json, print_text, unwritable, writable};
+use crate::output::{bar, print_text, say, unwritable, writable};
 use crate::{Status, Usage};
 use anyhow::bail;
 use isochrone_learn::write::Target;
 use serde::Serialize;
 use std::collections::{BTreeSet, VecDeque};
 use std::io::{self, BufWriter, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 use xxhash_rust::xxh3::xxh3_128_with_seed;
 
@@ -53,7 +53,9 @@ struct Report<'a> {
 /// Runs the verb.
 pub(super) fn run(arguments: Save) -> anyhow::Result<Status> {
     let Save { file: path, node, keyspace, force, format } = arguments;
-    if !force && path.symlink_metadata().is_ok() {
+    let piped = path == Path::new("-");
+    let path = if piped { PathBuf::from("/dev/stdout") } else { path };
+    if !force && !piped && path.symlink_metadata().is_ok() {
         bail!(Usage(format!(
             "{}: there is a file of this name\n  name another, or write over it with --force",
             path.display()
@@ -75,16 +77,13 @@ pub(super) fn run(arguments: Save) -> anyhow::Result<Status> {
     let Saved { to, counts, bytes, gone, ended_ms } = save(connection, &place, &header, to, &path)?;
     let target = to.into_inner().map_err(|error| unwritable(&path, error.error()))?;
     target.finish().map_err(|cause| unwritable(&path, &cause))?;
-    match format {
-        Format::Json => print_json(&Report {
-            file: path.display().to_string(),
-            bytes,
-            header: &header,
-            ended_ms,
-            counts: &counts,
-            gone,
-        })?,
-        Format::Text => print_text(&format!(
+    let text = match format {
+        Format::Json => {
+            let file = path.display().to_string();
+            serde_json::to_string(&Report { file, bytes, header: &header, ended_ms, counts: &counts, gone })?
+                + "\n"
+        }
+        Format::Text => format!(
             "{}: {} keys of keyspace {} of cluster {}, {bytes} bytes\n  no picture of one moment: each key as it was at some moment of the \
              {:.1} s that it took\n",
             path.display(),
@@ -92,7 +91,13 @@ pub(super) fn run(arguments: Save) -> anyhow::Result<Status> {
             header.keyspace,
             header.cluster,
             ended_ms.saturating_sub(header.begun_ms) as f64 / 1e3
-        ))?,
+        ),
+    };
+    // Behind the backup it would be part of it.
+    if path.starts_with("/dev") || path.starts_with("/proc") {
+        say(text.trim_end());
+    } else {
+        print_text(&text)?;
     }
     Ok(Status::Held)
 }
@@ -173,7 +178,7 @@ impl<W: Write> Saving<'_, W> {
         let patience = Patience::new();
         let told = loop {
             match self.connection.ask(&[b"SCAN", cursor, b"COUNT", PAGE])? {
-                Reply::Error(text) if passes(&text) && patience.wait() => {}
+                Reply::Error(text) if passes_by(&text) && patience.wait() => {}
                 Reply::Error(text) => return Err(refused(self.connection.at(), "SCAN", &text, RIGHTS)),
                 Reply::List(told) => break told,
                 _ => return Err(self.connection.strange()),
@@ -211,7 +216,7 @@ impl<W: Write> Saving<'_, W> {
             }
             for (key, text) in refusals {
                 // With others: what is wrong may be of another key, or that there are others.
-                if count == 1 && !(passes(&text) && patience.wait()) {
+                if count == 1 && !(passes_by(&text) && patience.wait()) {
                     let what = format!("DUMP {}", shown(&key));
                     return Err(refused(self.connection.at(), &what, &text, RIGHTS));
                 }
@@ -283,7 +288,7 @@ impl<W: Write> Saving<'_, W> {
                 let text = wrong.unwrap_or(text);
                 if text.starts_with("CROSSSLOT") {
                     *most = 1;
-                } else if !passes(&text) {
+                } else if !passes_by(&text) {
                     // So many may be more than a transaction of this protocol takes.
                     *most = (group.len() / 2).max(1);
                 }

@@ -274,6 +274,9 @@ fn broke(at: &str, cause: &io::Error) -> anyhow::Error {
             anyhow!("{at}: nothing has come or gone for {} s", SILENCE.as_secs())
         }
         ErrorKind::UnexpectedEof => closed(at),
+        ErrorKind::InvalidData => anyhow!(
+            "{at}: {cause}\n  without TLS at this port leave out --ca; else name the ca.pem that has signed this node's certificate"
+        ),
         _ => anyhow!("{at}: {cause}"),
     }
 }

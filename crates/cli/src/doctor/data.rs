@@ -76,6 +76,10 @@ fn directory(case: &Case, data: &Path, place: &Path) -> Check {
     let (name, shown, me) = ("directory", data.display(), &case.node().name);
     let first = format!("right only where {me} has never run: else mount its disk, or name its directory");
     if !data.is_dir() {
+        if case.told.is_some() {
+            let found = format!("{shown} does not exist, and {me} runs here: on another directory");
+            return Check::warn(name, found, "name with --data the one that it was started with");
+        }
         let found = format!("{shown} does not exist yet, and would be made in {}", place.display());
         return Check { advice: Some(first), ..Check::ok(name, found) };
     }

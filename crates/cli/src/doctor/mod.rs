@@ -267,6 +267,11 @@ fn running(case: &Case) -> Check {
                 _ => Check::warn(name, found("not ready"), "`isochrone status` says what it lacks"),
             }
         }
+        None if case.runs() && case.node().http.is_some() => Check::warn(
+            name,
+            "runs, and does not answer at its `http` within 3 s",
+            "it may be reading its journal, or hang: see its log",
+        ),
         None if case.runs() => Check::ok(name, "runs, and tells nothing over HTTP"),
         None => Check::ok(name, "is not seen to run here"),
     }

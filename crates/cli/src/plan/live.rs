@@ -400,7 +400,8 @@ impl Live {
         self.compared = true;
         let faster = |protocol: &str, leader: &Option<String>, mean_ms: f64| {
             let (protocol, leader) = (protocol.to_owned(), leader.clone());
-            (mean_ms < now).then_some(Faster { protocol, leader, mean_ms, less_ms: now - mean_ms })
+            // Less is a matter of how it was measured.
+            (now - mean_ms >= 0.05).then_some(Faster { protocol, leader, mean_ms, less_ms: now - mean_ms })
         };
         // Several partitions are led from several places.
         if self.leaders.len() == 1 {

@@ -26,7 +26,7 @@ fn epaxos_carries_a_large_value_over_slow_links() {
     carries("epaxos");
 }
 
-/// Who leads while a value takes long to the others leads still when it has come, and answers.
+/// Who leads while a value takes long to the others leads still when it has come, and answers; or nobody leads.
 fn carries(protocol: &str) {
     let folder = tempfile::tempdir().unwrap();
     let addresses = nodes(NODES);
@@ -43,9 +43,9 @@ fn carries(protocol: &str) {
         found.dedup();
         found.pop().flatten().filter(|_| found.is_empty())
     };
-    let first = until("a leader", led);
+    let first = (protocol != "epaxos").then(|| until("a leader", led));
     // By way of one that does not lead.
-    let other = (0..NODES).find(|index| first != format!("n{index}")).unwrap();
+    let other = (0..NODES).find(|index| first != Some(format!("n{index}"))).unwrap();
     let mut client = client(addresses[other].redis);
     until("a reply", || matches!(client.ask(&["SET", "small", "1"]).ok()?, Reply::Text(_)).then_some(()));
     let begun = Instant::now();
@@ -54,6 +54,8 @@ fn carries(protocol: &str) {
     // To the leader, and from it to the others.
     assert!(begun.elapsed() < Duration::from_secs(20), "{protocol}: {:?}", begun.elapsed());
     assert_eq!(client.ask(&["STRLEN", "large"]).unwrap(), Reply::Number(LARGE as i64), "{protocol}");
-    assert_eq!(until("a leader", led), first, "{protocol}: nobody was taken for dead");
+    if first.is_some() {
+        assert_eq!(Some(until("a leader", led)), first, "{protocol}: nobody was taken for dead");
+    }
     drop(processes);
 }

@@ -203,6 +203,26 @@ impl Clients {
         self.listeners.clear();
     }
 
+    /// Hands over at an orderly end what connections have taken for each other, whatever else is under way.
+    pub fn settle(&mut self, shard: &mut Shard, origins: &mut Origins, now: Instant) {
+        self.hub.settle_all();
+        loop {
+            let given = self.hub.given();
+            if given.is_empty() {
+                return;
+            }
+            for number in given {
+                if let Some(index) = self.places.get(&number).copied() {
+                    self.call(index, shard, origins, now, |session, context, out, requests| {
+                        session.notify(Notice::Settled, context, out, requests);
+                    });
+                }
+                // Whatever its session made of it: nothing more is for this one.
+                self.hub.unwait(number);
+            }
+        }
+    }
+
     /// Tells clients at an orderly end: what is answered is flushed, then all connections close.
     pub fn farewell(&mut self) {
         for (index, connection) in self.connections.iter_mut() {
@@ -592,7 +612,8 @@ impl Clients {
             let mute = done && connection.stream.handshaking();
             let dead = sent.is_err() || flooded || mute;
             // Whoever has closed its own end may still read what it asked for.
-            let owed = connection.ended && connection.in_flight > 0;
+            let awaits = connection.in_flight > 0 || self.hub.has_taken(number) || self.hub.is_given(number);
+            let owed = connection.ended && awaits;
             if dead || (done && connection.stream.flushed() && !owed) {
                 self.end(index, registry);
             }

@@ -227,8 +227,9 @@ impl Reactor {
             self.take_turns(now)?;
             self.write(now);
         }
-        let idle = self.origins.waiting.is_empty() && self.calls.open() == 0;
-        Ok(self.stopping.is_some_and(|until| idle || until <= now))
+        let Some(until) = self.stopping else { return Ok(false) };
+        let idle = self.origins.waiting.is_empty() && self.calls.open() == 0 && !self.clients.hub.owes();
+        Ok(idle || until <= now)
     }
 
     fn take_turns(&mut self, now: Instant) -> Result<(), Failure> {
@@ -403,6 +404,7 @@ impl Reactor {
 
     fn finish(mut self) -> Result<(), Failure> {
         let now = self.clock.now();
+        self.clients.settle(&mut self.shard, &mut self.origins, now);
         self.clients.farewell();
         self.write(now);
         self.peers.close(self.poller.registry());

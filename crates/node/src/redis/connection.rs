@@ -428,6 +428,7 @@ impl Session for Connection {
             .as_ref()
             .map(|blocked| blocked.id())
             .or(state.syncing.as_ref().map(|syncing| syncing.id()));
+        context.hub.hang_up(state.number);
         state.wait_no_more(false, context, out);
         true
     }

@@ -190,22 +190,33 @@ impl<V: Ordered> Order<V> {
         fetches: &mut BTreeMap<usize, Vec<InstanceId>>,
         effects: &mut Effects<Self>,
     ) {
-        let (tries, large) = (self.drives.get(&id).map_or(0, |drive| drive.tries) + 1, self.is_large(id));
-        let wait = if large { 1_u64 << tries.min(DOUBLINGS) } else { 1 };
-        self.postpone(id, effects.now() + self.parameters.resend * wait);
+        let (now, large) = (effects.now(), self.is_large(id));
+        let Some(drive) = self.drives.get(&id) else { return };
+        let tries = drive.tries + 1;
+        // One that hears from this replica may have large values on their way to it. One that lags may have no room.
+        let is_deaf = |seat: usize| {
+            let heard = self.answered.get(seat).is_some_and(|at| now.since(*at) < self.parameters.patience);
+            self.lags(seat) || !heard
+        };
+        let deaf = match &drive.stage {
+            Stage::PreAccept { delegate: Some(delegate), .. } => is_deaf(*delegate),
+            _ => false,
+        };
+        let gone = drive.stage.unanswered().iter().any(|seat| self.suspects.contains(seat));
+        // Nobody waits longer for those who are not told the commands, or do not take them.
+        let tells = match &drive.stage {
+            Stage::PreAccept { .. } | Stage::Validate(_) | Stage::Accept { .. } => !deaf && !gone,
+            Stage::Gather { .. } | Stage::Wait(_) => false,
+        };
+        let wait = if large && tells { 1_u64 << tries.min(DOUBLINGS) } else { 1 };
+        self.postpone(id, now + self.parameters.resend * wait);
         let all: ReplicaSet = self.peers().map(replica).collect();
-        let (now, patience, answered) = (effects.now(), self.parameters.patience, self.answered);
-        let suspects = self.suspects;
-        let lagging: ReplicaSet = self.peers().filter(|seat| self.lags(*seat)).map(replica).collect();
         let Some(drive) = self.drives.get_mut(&id) else { return };
         drive.tries = tries;
         let ballot = drive.ballot;
         match &mut drive.stage {
             Stage::PreAccept { delegate: Some(delegate), .. } => {
                 let asked = ReplicaSet::from_iter([replica(*delegate)]);
-                // One that hears from this replica may have large values on their way to it. One that lags may have no room.
-                let deaf = lagging.contains(replica(*delegate))
-                    || answered.get(*delegate).is_none_or(|at| now.since(*at) >= patience);
                 if tries > if deaf { 1 } else { DELEGATE_TRIES } {
                     self.recover(id, effects);
                 } else {
@@ -231,7 +242,6 @@ impl<V: Ordered> Order<V> {
             }
             stage @ Stage::Validate(_) => {
                 let (missing, question) = (stage.unanswered(), stage.question());
-                let gone = missing.iter().any(|seat| suspects.contains(seat));
                 if tries > if gone { 1 } else { PATIENT_TRIES } {
                     // Someone who promised is gone: others must. In a higher ballot what is on its way to those that are not
                     // would be in vain.

@@ -134,7 +134,8 @@ impl<V: Ordered> Order<V> {
         let large = report.content.is_some() && self.is_large(id);
         let recovered = Message::Recovered { id, ballot, report };
         match large {
-            true => effects.repeating(|effects| effects.send(to, recovered)),
+            // The first answer to a ballot repeats nothing.
+            true => effects.repeating_if(ballot == before, |effects| effects.send(to, recovered)),
             false => effects.urgently(|effects| effects.send(to, recovered)),
         }
     }

@@ -305,6 +305,43 @@ fn a_recovery_says_large_commands_once_to_those_who_lack_them() {
     assert!(told.len() == 4 && told.iter().all(|(_, _, content)| *content == Content::Known));
 }
 
+/// A large report is said at once, and again only where nothing waits. While reports are gathered nothing large is said, and those
+/// who are silent are asked as often as for something small.
+#[test]
+fn a_recovery_of_large_commands_is_held_up_by_nothing_that_is_on_its_way() {
+    let mut replica = Recoverer::new();
+    let (id, batch) = (InstanceId::at(1, 1), Arc::from([large()]));
+    let attributes = Attributes { seq: 1, ..Attributes::default() };
+    let (executed, role, copy) = ([0; SEATS], message::Role::Acceptor, Arc::clone(&batch));
+    replica.hear(1, Message::PreAccept { id, batch: copy, bytes: 2 << 20, attributes, executed, role });
+    let mut again = Vec::new();
+    let mut asks = |replica: &mut Recoverer, from: u16, ballot: Ballot| {
+        let effects = replica.outbox.input(replica.now, Stamp::ZERO);
+        replica.order.receive(process(from), Message::Recover { id, ballot }, effects);
+        again.extend(replica.outbox.drain().filter_map(|effect| match effect {
+            Effect::Send { message: Message::Recovered { .. }, urgency, .. } => {
+                Some(urgency == Urgency::Repeat)
+            }
+            _ => None,
+        }));
+    };
+    let first = Ballot::ZERO.next(ReplicaId(2));
+    let second = first.next(ReplicaId(3));
+    for (from, ballot) in [(2, first), (2, first), (3, second), (3, second)] {
+        asks(&mut replica, from, ballot);
+    }
+    assert_eq!(again, [false, true, false, true]);
+
+    let mut replica = Recoverer::new();
+    replica.hear(1, Message::PreAccept { id, batch, bytes: 2 << 20, attributes, executed, role });
+    replica.pass(20, &[2, 3, 4]);
+    assert_eq!(replica.ballots().len(), 1);
+    replica.said.clear();
+    replica.pass(40, &[2, 3, 4]);
+    let asked = replica.said.iter().filter(|(_, said)| matches!(said, Message::Recover { .. })).count();
+    assert!(asked > 30, "{asked}");
+}
+
 /// One instance stands for an earlier one that it does not leave anything of. A peer has given the later one up, and has
 /// executed nothing in its place: what comes behind both waits for the earlier one as before.
 #[test]
