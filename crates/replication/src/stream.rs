@@ -121,7 +121,10 @@ impl Saying {
 
     /// It came, and was not taken: asked for once more it repeats nothing that is on its way.
     pub(crate) fn refused(&mut self, load: &mut Load) {
-        self.answered(*load);
+        if self.has_said(*load) {
+            // The window grows by what is taken only.
+            self.under_way -= load.size;
+        }
         load.turn = None;
     }
 
@@ -275,6 +278,10 @@ mod tests {
         saying.take(&mut loads[2]);
         saying.answered(loads[2]);
         assert_eq!(fit(&saying, 1 << 20), 16);
+        saying.take(&mut loads[3]);
+        saying.refused(&mut loads[3]);
+        assert_eq!(fit(&saying, 1 << 20), 16, "what is refused leaves room, and opens none");
+        assert!(!saying.has_said(loads[3]));
         saying.missed();
         assert_eq!(fit(&saying, 64 << 10), 4, "never less");
     }

@@ -12,7 +12,10 @@ use anyhow::bail;
 use isochrone_learn::write::Target;
 use serde::Serialize;
 use std::collections::{BTreeSet, VecDeque};
+use std::fs::File;
 use std::io::{self, BufWriter, Write};
+use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 use xxhash_rust::xxh3::xxh3_128_with_seed;
@@ -62,6 +65,7 @@ pub(super) fn run(arguments: Save) -> anyhow::Result<Status> {
         )));
     }
     writable(&path)?;
+    let aside = piped || is_stdout(&path);
     let (connection, place) = place::open(&node, keyspace.as_deref(), RIGHTS)?;
     let target = Target::create(&path).map_err(|cause| unwritable(&path, &cause))?;
     let header = Header {
@@ -94,12 +98,21 @@ pub(super) fn run(arguments: Save) -> anyhow::Result<Status> {
         ),
     };
     // Behind the backup it would be part of it.
-    if path.starts_with("/dev") || path.starts_with("/proc") {
+    if aside {
         say(text.trim_end());
     } else {
         print_text(&text)?;
     }
     Ok(Status::Held)
+}
+
+/// Whether this is what standard output goes to, by whatever name.
+fn is_stdout(path: &Path) -> bool {
+    let stdout = io::stdout().as_fd().try_clone_to_owned().and_then(|stdout| File::from(stdout).metadata());
+    match (path.metadata(), stdout) {
+        (Ok(one), Ok(other)) => (one.dev(), one.ino()) == (other.dev(), other.ino()),
+        _ => false,
+    }
 }
 
 /// A file that was written.
