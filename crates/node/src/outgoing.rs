@@ -15,6 +15,8 @@ const GRACE: Span = Span::from_millis(300);
 const GRACE_MAX: Span = Span::from_secs(5);
 /// What waits no longer than this does not keep anybody from sending again: every peer takes in what is much a little later.
 const BRIEF: Span = Span::from_millis(30);
+/// ... unless it is so many bytes: a turn that has much to say may itself last longer than senders wait for answers.
+const MUCH: usize = 1 << 20;
 
 /// The buffers of all peers, by node number.
 #[derive(Default)]
@@ -106,7 +108,7 @@ impl PeerQueue {
         if bytes > 0 {
             self.measured.get_or_insert((self.taken, now));
         }
-        let slow = self.since.is_some_and(|since| now.since(since) >= BRIEF);
+        let slow = bytes >= MUCH || self.since.is_some_and(|since| now.since(since) >= BRIEF);
         if slow {
             if !std::mem::replace(&mut self.slow, true) {
                 let behind = self.senders.values_mut().filter(|sender| sender.sent > left);
@@ -377,6 +379,22 @@ mod tests {
         assert_eq!(turn(false, BRIEF, 2), 0, "it may be answered yet");
         turn(false, GRACE_MAX, 0);
         assert_eq!(turn(false, GRACE_MAX, 2), 2, "all that a timer sends again");
+    }
+
+    #[test]
+    fn what_is_much_is_not_said_again_however_soon_its_sender_would() {
+        let (mut outgoing, to) = to_one();
+        let mut waiting = 0;
+        let mut repeats = || {
+            outgoing.send(to, to, &vec![7_u8; MUCH / 2], Urgency::Ordinary);
+            let peer = outgoing.peer(NodeId(1)).unwrap();
+            waiting += std::mem::take(&mut peer.frames).len();
+            peer.wait(waiting, Instant::ZERO + Span::from_secs(9));
+            outgoing.send(to, to, &7_u32, Urgency::Repeat);
+            !outgoing.peer(NodeId(1)).unwrap().frames.is_empty()
+        };
+        assert!(repeats(), "a peer may be a moment late");
+        assert!(!repeats());
     }
 
     #[test]
