@@ -59,7 +59,7 @@ impl<F: Family> Driver<Replicated<Machine, F>> for Large {
     }
 }
 
-/// Regions 20 ms apart, lines of `bandwidth` bytes a second, clients at the second only.
+/// Three regions 20 ms apart, lines of `bandwidth` bytes a second, clients at the second only.
 fn run<F: Family>(
     bandwidth: u64,
     sessions: u32,
