@@ -92,6 +92,16 @@ struct Sender {
     passed: Option<(u64, u64)>,
 }
 
+impl Sender {
+    /// What it has sent waits. What waited before, and has left, holds up no repeat of this.
+    fn waits(&mut self, taken: u64, left_before: u64) {
+        if self.last <= left_before {
+            self.first = None;
+        }
+        self.last = taken;
+    }
+}
+
 impl PeerQueue {
     /// What the link has taken out and could not send yet. Told at the end of each turn.
     pub fn wait(&mut self, bytes: usize, now: Instant) {
@@ -112,7 +122,7 @@ impl PeerQueue {
         if slow {
             if !std::mem::replace(&mut self.slow, true) {
                 let behind = self.senders.values_mut().filter(|sender| sender.sent > left);
-                behind.for_each(|sender| sender.last = sender.sent);
+                behind.for_each(|sender| sender.waits(sender.sent, self.left_before));
             }
             self.until = self.until.max(now + self.grace * 2);
         }
@@ -268,7 +278,7 @@ impl Outgoing {
             let sender = peer.senders.entry(from).or_default();
             sender.sent = peer.taken;
             if peer.slow {
-                sender.last = peer.taken;
+                sender.waits(peer.taken, peer.left_before);
             }
         }
         peer.sent += 1;
@@ -427,6 +437,32 @@ mod tests {
         }
         assert!(!repeats(130, false, false));
         assert!(repeats(131, false, true), "it never came");
+    }
+
+    #[test]
+    fn what_was_held_and_answered_lets_no_repeat_of_the_next_pass() {
+        let (mut outgoing, to) = to_one();
+        let mut now = Instant::ZERO + Span::from_secs(9);
+        for _ in 0..3 {
+            outgoing.send(to, to, &7_u32, Urgency::Ordinary);
+            for step in 0..20 {
+                now = now + Span::from_millis(100);
+                let peer = outgoing.peer(NodeId(1)).unwrap();
+                peer.frames.clear();
+                peer.wait(1, now);
+                if step > 0 {
+                    outgoing.send(to, to, &7_u32, Urgency::Repeat);
+                }
+                assert!(outgoing.peer(NodeId(1)).unwrap().frames.is_empty(), "{now}");
+            }
+            // It leaves, and is answered: nothing is said again.
+            for _ in 0..200 {
+                now = now + Span::from_millis(100);
+                let peer = outgoing.peer(NodeId(1)).unwrap();
+                peer.frames.clear();
+                peer.wait(0, now);
+            }
+        }
     }
 
     #[test]
