@@ -209,6 +209,13 @@ enum Standing {
     Given(Box<((KeyspaceId, Blob), Outcome)>),
 }
 
+impl Standing {
+    /// Whether it has taken something or was given it.
+    fn is_owed(&self) -> bool {
+        matches!(self, Standing::Took | Standing::Given(_))
+    }
+}
+
 /// What was taken of one key in one manner, in the order in which the answers came.
 #[derive(Debug)]
 struct Taken {
@@ -590,6 +597,11 @@ impl Hub {
         self.members.get(&connection).is_some_and(|member| matches!(member.standing, Standing::Took))
     }
 
+    /// Whether something that was taken is for it, or may be.
+    pub fn is_owed(&self, connection: u64) -> bool {
+        self.members.get(&connection).is_some_and(|member| member.standing.is_owed())
+    }
+
     /// Whether it was given something.
     pub fn is_given(&self, connection: u64) -> bool {
         self.members.get(&connection).is_some_and(|member| matches!(member.standing, Standing::Given(_)))
@@ -603,8 +615,7 @@ impl Hub {
 
     /// Whether something that was taken has not reached who gets it.
     pub fn owes(&self) -> bool {
-        let owed = |member: &Member| matches!(member.standing, Standing::Took | Standing::Given(_));
-        !self.taken.is_empty() || self.members.values().any(owed)
+        !self.taken.is_empty() || self.members.values().any(|member| member.standing.is_owed())
     }
 
     /// No attempt is waited for any more: what was taken is for those that wait and do not try, or have taken something.
@@ -715,9 +726,7 @@ impl Hub {
     /// of them.
     pub fn is_told(&self, connection: u64) -> bool {
         let mut told = self.members.get(&connection).into_iter().flat_map(|member| member.waits.values());
-        self.has_taken(connection)
-            || self.is_given(connection)
-            || told.any(|told| told.since + told.before > 0)
+        self.is_owed(connection) || told.any(|told| told.since + told.before > 0)
     }
 
     /// How many connections wait for a key, or for copies.

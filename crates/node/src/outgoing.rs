@@ -93,7 +93,7 @@ struct Sender {
 }
 
 impl Sender {
-    /// What it has sent waits. What waited before, and has left, holds up no repeat of this.
+    /// What it has sent waits. What waited before, and has left, lets no repeat of this pass.
     fn waits(&mut self, taken: u64, left_before: u64) {
         if self.last <= left_before {
             self.first = None;

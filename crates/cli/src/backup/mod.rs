@@ -16,6 +16,8 @@ mod wire;
 
 use crate::{Status, Usage};
 use arguments::{Backup, Verb};
+use format::{Counts, Header};
+use serde::Serialize;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -33,6 +35,21 @@ pub(crate) fn run(arguments: Backup) -> anyhow::Result<Status> {
         Verb::Restore(arguments) => restore::run(arguments),
         Verb::Verify(arguments) => verify::run(arguments),
     }
+}
+
+/// What `--format json` prints of a file that was written or read.
+#[derive(Serialize)]
+struct Report<'a> {
+    file: String,
+    bytes: u64,
+    #[serde(flatten)]
+    header: &'a Header,
+    ended_ms: u64,
+    #[serde(flatten)]
+    counts: &'a Counts,
+    /// Keys that had gone when they were to be read, where it was written.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    gone: Option<u64>,
 }
 
 /// Waits before something is asked again, for so long in all since it last went on.

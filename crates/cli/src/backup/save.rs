@@ -4,13 +4,12 @@ use super::arguments::Save;
 use super::format::{Counts, Header, Writer};
 use super::place::{self, Place, refused};
 use super::wire::{Connection, Head, Reply};
-use super::{Patience, passes_by, shown};
+use super::{Patience, Report, passes_by, shown};
 use crate::arguments::Format;
 use crate::output::{bar, print_text, say, unwritable, writable};
 use crate::{Status, Usage};
 use anyhow::bail;
 use isochrone_learn::write::Target;
-use serde::Serialize;
 use std::collections::{BTreeSet, VecDeque};
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -38,20 +37,6 @@ const EXPECTED: u64 = 16 << 20;
 const ASKED: usize = 1 << 16;
 /// The file is written in pieces of so many bytes.
 const PIECE: usize = 1 << 20;
-
-/// What `--format json` prints.
-#[derive(Serialize)]
-struct Report<'a> {
-    file: String,
-    bytes: u64,
-    #[serde(flatten)]
-    header: &'a Header,
-    ended_ms: u64,
-    #[serde(flatten)]
-    counts: &'a Counts,
-    /// Keys that had gone when they were read.
-    gone: u64,
-}
 
 /// Runs the verb.
 pub(super) fn run(arguments: Save) -> anyhow::Result<Status> {
@@ -84,8 +69,14 @@ pub(super) fn run(arguments: Save) -> anyhow::Result<Status> {
     let text = match format {
         Format::Json => {
             let file = path.display().to_string();
-            serde_json::to_string(&Report { file, bytes, header: &header, ended_ms, counts: &counts, gone })?
-                + "\n"
+            serde_json::to_string(&Report {
+                file,
+                bytes,
+                header: &header,
+                ended_ms,
+                counts: &counts,
+                gone: Some(gone),
+            })? + "\n"
         }
         Format::Text => format!(
             "{}: {} keys of keyspace {} of cluster {}, {bytes} bytes\n  no picture of one moment: each key as it was at some moment of the \

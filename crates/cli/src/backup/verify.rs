@@ -2,30 +2,17 @@
 
 use super::arguments::Verify;
 use super::format::{Counts, Fault, Footer, Header, Next, Reader};
-use super::{clean, date, unreadable};
+use super::{Report, clean, date, unreadable};
 use crate::arguments::Format;
 use crate::output::{bar, print_json, print_text};
 use crate::{Status, Usage};
 use anyhow::anyhow;
-use serde::Serialize;
 use std::fs::File;
 use std::io::{BufReader, Read};
 use std::path::Path;
 
 /// The file is read in pieces of so many bytes.
 const PIECE: usize = 1 << 20;
-
-/// What `--format json` prints.
-#[derive(Serialize)]
-struct Report<'a> {
-    file: String,
-    bytes: u64,
-    #[serde(flatten)]
-    header: &'a Header,
-    ended_ms: u64,
-    #[serde(flatten)]
-    counts: &'a Counts,
-}
 
 /// Runs the verb.
 pub(super) fn run(arguments: Verify) -> anyhow::Result<Status> {
@@ -41,6 +28,7 @@ pub(super) fn run(arguments: Verify) -> anyhow::Result<Status> {
             header: &header,
             ended_ms: footer.ended_ms,
             counts: &footer.counts,
+            gone: None,
         })?,
         Format::Text => {
             print_text(&text(&path.display().to_string(), reader.offset(), &header, &footer))?;

@@ -56,14 +56,8 @@ async fn cut(
     headers: HeaderMap,
     body: Bytes,
 ) -> Response {
-    if let Err(refusal) = allowed(&from.0, &headers) {
-        return refusal.into_response();
-    }
-    let what = match serde_json::from_slice(&body) {
-        Ok(Cut { region }) => Ask::Cut(region),
-        Err(error) => return bad(&format!("{error}; send {{\"region\": \"...\"}}")),
-    };
-    ask(line, what).await
+    let read = serde_json::from_slice(&body).map(|Cut { region }| Ask::Cut(region));
+    order(line, &from.0, &headers, read, "send {\"region\": \"...\"}").await
 }
 
 #[derive(Deserialize)]
@@ -79,14 +73,25 @@ async fn heal(
     headers: HeaderMap,
     body: Bytes,
 ) -> Response {
-    if let Err(refusal) = allowed(&from.0, &headers) {
+    let read = serde_json::from_slice(&body).map(|Heal { region }| Ask::Heal(region));
+    order(line, &from.0, &headers, read, "send {\"region\": \"...\"}, or {} for all").await
+}
+
+/// Passes on what was read of a caller that may change something, or says what would be `right` to send.
+async fn order(
+    line: Line,
+    from: &SocketAddr,
+    headers: &HeaderMap,
+    read: serde_json::Result<Ask>,
+    right: &str,
+) -> Response {
+    if let Err(refusal) = allowed(from, headers) {
         return refusal.into_response();
     }
-    let what = match serde_json::from_slice(&body) {
-        Ok(Heal { region }) => Ask::Heal(region),
-        Err(error) => return bad(&format!("{error}; send {{\"region\": \"...\"}}, or {{}} for all")),
-    };
-    ask(line, what).await
+    match read {
+        Ok(what) => ask(line, what).await,
+        Err(error) => bad(&format!("{error}; {right}")),
+    }
 }
 
 /// Refuses callers that may change nothing.

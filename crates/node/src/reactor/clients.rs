@@ -612,7 +612,7 @@ impl Clients {
             let mute = done && connection.stream.handshaking();
             let dead = sent.is_err() || flooded || mute;
             // Whoever has closed its own end may still read what it asked for.
-            let awaits = connection.in_flight > 0 || self.hub.has_taken(number) || self.hub.is_given(number);
+            let awaits = connection.in_flight > 0 || self.hub.is_owed(number);
             let owed = connection.ended && awaits;
             if dead || (done && connection.stream.flushed() && !owed) {
                 self.end(index, registry);
