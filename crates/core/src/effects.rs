@@ -180,9 +180,9 @@ impl<P: Process> Effects<P> {
 
     /// What is sent in `input` was sent before and no answer has come, or answers a question that may have been asked twice: it
     /// is dropped where something that this process has sent waits on its way to the same node. The first may wait there too, and
-    /// a double behind it would only make the others later. When what waited as the first of them was dropped has left, one
-    /// passes, though others wait by then; and those of the same moment, as long as they are small together
-    /// ([`Urgency::SMALL`]). Whoever needs it asks again.
+    /// a double behind it would only make the others later. When what waited as the first of them was dropped has left and could
+    /// have been answered, one passes, though others wait by then; and those of the same moment, as long as they are small
+    /// together ([`Urgency::SMALL`]). Whoever needs it asks again. What is dropped is decided by [`Repeats`](crate::Repeats).
     pub fn repeating<T>(&mut self, input: impl FnOnce(&mut Effects<P>) -> T) -> T {
         self.with(Urgency::Repeat, input)
     }

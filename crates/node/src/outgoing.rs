@@ -4,19 +4,10 @@
 use crate::hub::News;
 use crate::transport::frame;
 use isochrone_core::wire::encode_into;
-use isochrone_core::{Instant, NodeId, ProcessId, Random, Span, Urgency, Wire};
-use rustc_hash::FxHashMap;
+use isochrone_core::{Instant, NodeId, ProcessId, Random, Repeats, Urgency, Wire};
 
 /// Bytes that may wait for one peer before what waits. They are small: so many wait only where nothing leaves.
 const URGENT_BYTES: usize = 1 << 20;
-
-/// How long an answer to what has left may take at least, before that is sent again where much is sent; and at most.
-const GRACE: Span = Span::from_millis(300);
-const GRACE_MAX: Span = Span::from_secs(5);
-/// What waits no longer than this does not keep anybody from sending again: every peer takes in what is much a little later.
-const BRIEF: Span = Span::from_millis(30);
-/// ... unless it is so many bytes: a turn that has much to say may itself last longer than senders wait for answers.
-const MUCH: usize = 1 << 20;
 
 /// The buffers of all peers, by node number.
 #[derive(Default)]
@@ -57,106 +48,21 @@ pub struct PeerQueue {
     frame_bytes: usize,
     /// Bytes of frames that wait in the link, as the peer takes them more slowly than they come.
     waiting: usize,
-    /// Since when some do.
-    since: Option<Instant>,
-    /// Whether some have for more than a moment, ...
-    slow: bool,
-    /// ... or did so lately.
-    waits: bool,
-    until: Instant,
-    /// How often it was told what waits: once for each turn of the shard.
-    turn: u64,
-    /// Bytes that ever came into `frames`.
-    taken: u64,
-    senders: FxHashMap<ProcessId, Sender>,
-    /// How long what has left may not be answered yet, ...
-    grace: Span,
-    /// ... which is how long it took to leave: how much had been taken when it was begun to measure that, and when that was.
-    measured: Option<(u64, Instant)>,
-    /// How many had left at a time, and so long before that or earlier.
-    left: (Instant, u64),
-    left_before: u64,
+    repeats: Repeats<ProcessId>,
     random: Random,
 }
 
-/// How many bytes of a queue had been taken in all, ...
-#[derive(Clone, Copy, Debug, Default)]
-struct Sender {
-    /// ... when it had sent its last message, ...
-    sent: u64,
-    /// ... the last of those that waited, ...
-    last: u64,
-    /// ... and the one behind which a repeat was dropped first.
-    first: Option<u64>,
-    /// The turn in which repeats passed, and how much had been taken before: others of that turn do too.
-    passed: Option<(u64, u64)>,
-}
-
-impl Sender {
-    /// What it has sent waits. What waited before, and has left, lets no repeat of this pass.
-    fn waits(&mut self, taken: u64, left_before: u64) {
-        if self.last <= left_before {
-            self.first = None;
-        }
-        self.last = taken;
-    }
-}
-
 impl PeerQueue {
-    /// What the link has taken out and could not send yet. Told at the end of each turn.
+    /// What the link has taken out and could not send yet. Told at the end of each turn, when it has taken out everything.
     pub fn wait(&mut self, bytes: usize, now: Instant) {
-        self.turn += 1;
         self.waiting = bytes;
-        let left = self.taken - self.frames.len() as u64 - bytes as u64;
-        self.since = if bytes > 0 { self.since.or(Some(now)) } else { None };
-        if let Some((_, begun)) = self.measured.take_if(|(mark, _)| *mark <= left) {
-            // Who needs so long to be told needs as long to answer, or to tell others: what is sent again for nothing would take as
-            // long once more.
-            self.grace = now.since(begun).clamp(GRACE, GRACE_MAX);
-            self.until = self.until.max(now + self.grace * 2);
-        }
-        if bytes > 0 {
-            self.measured.get_or_insert((self.taken, now));
-        }
-        let slow = bytes >= MUCH || self.since.is_some_and(|since| now.since(since) >= BRIEF);
-        if slow {
-            if !std::mem::replace(&mut self.slow, true) {
-                let behind = self.senders.values_mut().filter(|sender| sender.sent > left);
-                behind.for_each(|sender| sender.waits(sender.sent, self.left_before));
-            }
-            self.until = self.until.max(now + self.grace * 2);
-        }
-        self.slow = slow;
-        self.waits = now < self.until;
-        if self.left.0 + self.grace <= now {
-            self.left_before = self.left.1;
-            self.left = (now, left);
-        }
+        self.repeats.turn(bytes, now);
     }
 
-    /// The link is lost, and with it all that has left and may not have come: nothing holds a repeat up.
+    /// The link is lost, and with it what waits.
     pub fn lose(&mut self) {
-        (self.waiting, self.since, self.slow, self.waits) = (0, None, false, false);
-        (self.until, self.grace, self.measured) = (Instant::ZERO, GRACE, None);
-    }
-
-    /// Whether a repeat of this process comes to nothing: something that it has sent waits, or did and may not have been answered
-    /// yet. Those of one turn pass, as long as they are small, when what they waited behind has left, though there be others by
-    /// then.
-    fn holds(&mut self, process: ProcessId) -> bool {
-        let Some(sender) = self.senders.get_mut(&process) else { return false };
-        if let Some((turn, before)) = sender.passed
-            && turn == self.turn
-            && self.taken - before < Urgency::SMALL as u64
-        {
-            return false;
-        }
-        let behind = self.waits && sender.last > self.left_before;
-        let holds = behind && *sender.first.get_or_insert(sender.last) > self.left_before;
-        if !holds {
-            (sender.first, sender.passed) = (None, Some((self.turn, self.taken)));
-        }
-        holds
+        self.waiting = 0;
+        self.repeats.lose();
     }
 }
 
@@ -182,17 +88,7 @@ impl Outgoing {
             queue_bytes,
             frame_bytes,
             waiting: 0,
-            since: None,
-            slow: false,
-            waits: false,
-            until: Instant::ZERO,
-            turn: 0,
-            taken: 0,
-            senders: FxHashMap::default(),
-            grace: GRACE,
-            measured: None,
-            left: (Instant::ZERO, 0),
-            left_before: 0,
+            repeats: Repeats::default(),
             random,
         });
     }
@@ -222,7 +118,7 @@ impl Outgoing {
                 peer.frames.truncate(begin);
             }
             frame::part(&mut peer.frames, begin);
-            peer.taken += (peer.frames.len() - begin) as u64;
+            peer.repeats.queue(None, peer.frames.len() - begin);
         }
     }
 
@@ -240,7 +136,7 @@ impl Outgoing {
             peer.dropped_emulated += 1;
             return;
         }
-        if urgency == Urgency::Repeat && peer.holds(from) {
+        if urgency == Urgency::Repeat && peer.repeats.holds(from) {
             peer.dropped_repeats += 1;
             return;
         }
@@ -274,12 +170,7 @@ impl Outgoing {
         }
         if !overtakes {
             frame::part(frames, begin);
-            peer.taken += (frames.len() - begin) as u64;
-            let sender = peer.senders.entry(from).or_default();
-            sender.sent = peer.taken;
-            if peer.slow {
-                sender.waits(peer.taken, peer.left_before);
-            }
+            peer.repeats.queue(Some(from), frames.len() - begin);
         }
         peer.sent += 1;
         if idle {
@@ -291,7 +182,7 @@ impl Outgoing {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use isochrone_core::{KeyspaceId, PartitionId, Role};
+    use isochrone_core::{KeyspaceId, PartitionId, Role, Span};
 
     /// A queue for one peer, and a process there.
     fn to_one() -> (Outgoing, ProcessId) {
@@ -321,16 +212,21 @@ mod tests {
     }
 
     #[test]
-    fn where_frames_wait_the_urgent_go_apart_and_repeats_are_dropped() {
+    fn where_frames_wait_the_urgent_go_apart_and_repeats_are_dropped_unless_the_link_is_lost() {
         let (mut outgoing, to) = to_one();
         let mut now = Instant::ZERO + Span::from_secs(9);
-        let mut queued = |from: u8, waiting, passes| {
-            now = now + passes;
-            outgoing.peer(NodeId(1)).unwrap().wait(waiting, now);
-            now = now + BRIEF;
-            outgoing.peer(NodeId(1)).unwrap().wait(waiting, now);
+        let mut queued = |waiting, lost| {
+            let peer = outgoing.peer(NodeId(1)).unwrap();
+            // For longer than a moment.
+            for _ in 0..2 {
+                peer.wait(waiting, now);
+                now = now + Span::from_millis(100);
+            }
+            if lost {
+                peer.lose();
+            }
             for urgency in [Urgency::Ordinary, Urgency::Urgent, Urgency::Repeat] {
-                outgoing.send(ProcessId { instance: from, ..to }, to, &7_u32, urgency);
+                outgoing.send(to, to, &7_u32, urgency);
             }
             let peer = outgoing.peer(NodeId(1)).unwrap();
             let lengths = (peer.frames.len(), peer.urgent.len(), peer.dropped_repeats);
@@ -338,131 +234,10 @@ mod tests {
             peer.urgent.clear();
             lengths
         };
-        let (all, ..) = queued(0, 0, Span::ZERO);
+        let (all, ..) = queued(0, false);
         let one = all / 3;
-        assert_eq!(queued(0, all, Span::ZERO), (one, one, 1), "the link has what was taken out");
-        let mut repeated = |from: u8, waiting, passes| {
-            now = now + passes;
-            let peer = outgoing.peer(NodeId(1)).unwrap();
-            peer.wait(waiting, now);
-            outgoing.send(ProcessId { instance: from, ..to }, to, &7_u32, Urgency::Repeat);
-            let peer = outgoing.peer(NodeId(1)).unwrap();
-            let repeated = peer.frames.len() == one;
-            // What was let through leaves no trace.
-            peer.taken -= peer.frames.len() as u64;
-            peer.frames.clear();
-            peer.senders.remove(&ProcessId { instance: 1, ..to });
-            repeated
-        };
-        assert!(repeated(1, one, Span::ZERO), "who has nothing there repeats nothing");
-        assert!(!repeated(0, one, Span::ZERO), "what it was sent before waits");
-        assert!(!repeated(0, 0, Span::from_millis(100)), "it has left, and may be answered");
-        for _ in 0..3 {
-            repeated(1, 0, GRACE);
-        }
-        assert!(repeated(0, 0, Span::ZERO), "and was not");
-    }
-
-    #[test]
-    fn what_waits_for_a_moment_holds_nothing_up_and_repeats_of_one_turn_pass_together() {
-        let (mut outgoing, to) = to_one();
-        let mut now = Instant::ZERO + Span::from_secs(9);
-        // What it had sent has been taken out and waits, or has left.
-        let mut turn = |waits: bool, passes: Span, repeats: usize| {
-            now = now + passes;
-            let peer = outgoing.peer(NodeId(1)).unwrap();
-            peer.frames.clear();
-            let waiting = if waits { peer.taken as usize } else { 0 };
-            peer.wait(waiting, now);
-            let dropped = peer.dropped_repeats;
-            for _ in 0..repeats {
-                outgoing.send(to, to, &7_u32, Urgency::Repeat);
-            }
-            repeats - (outgoing.peer(NodeId(1)).unwrap().dropped_repeats - dropped) as usize
-        };
-        assert_eq!(turn(false, Span::ZERO, 2), 2);
-        assert_eq!(turn(true, BRIEF / 2, 2), 2, "a peer may be a moment late");
-        assert_eq!(turn(true, BRIEF, 2), 0);
-        for _ in 0..20 {
-            assert_eq!(turn(true, GRACE, 2), 0, "it does not leave");
-        }
-        assert_eq!(turn(false, BRIEF, 2), 0, "it may be answered yet");
-        turn(false, GRACE_MAX, 0);
-        assert_eq!(turn(false, GRACE_MAX, 2), 2, "all that a timer sends again");
-    }
-
-    #[test]
-    fn what_is_much_is_not_said_again_however_soon_its_sender_would() {
-        let (mut outgoing, to) = to_one();
-        let mut waiting = 0;
-        let mut repeats = || {
-            outgoing.send(to, to, &vec![7_u8; MUCH / 2], Urgency::Ordinary);
-            let peer = outgoing.peer(NodeId(1)).unwrap();
-            waiting += std::mem::take(&mut peer.frames).len();
-            peer.wait(waiting, Instant::ZERO + Span::from_secs(9));
-            outgoing.send(to, to, &7_u32, Urgency::Repeat);
-            !outgoing.peer(NodeId(1)).unwrap().frames.is_empty()
-        };
-        assert!(repeats(), "a peer may be a moment late");
-        assert!(!repeats());
-    }
-
-    #[test]
-    fn what_took_long_to_leave_is_given_as_long_to_be_answered_but_not_where_the_link_is_lost() {
-        let (mut outgoing, to) = to_one();
-        let start = Instant::ZERO + Span::from_secs(9);
-        let mut repeats = |tenths: u64, waits: bool, lost: bool| {
-            let peer = outgoing.peer(NodeId(1)).unwrap();
-            peer.frames.clear();
-            let waiting = if waits { peer.taken as usize } else { 0 };
-            if lost {
-                peer.lose();
-            }
-            peer.wait(waiting, start + Span::from_millis(tenths * 100));
-            outgoing.send(to, to, &7_u32, Urgency::Repeat);
-            !outgoing.peer(NodeId(1)).unwrap().frames.is_empty()
-        };
-        assert!(repeats(0, false, false), "nothing was said before");
-        for tenths in 1..30 {
-            repeats(tenths, true, false);
-        }
-        // Three seconds on its way.
-        for tenths in 30..60 {
-            assert!(!repeats(tenths, false, false), "{tenths}");
-        }
-        let passes = (60..100).find(|tenths| repeats(*tenths, false, false));
-        assert!(passes.is_some(), "it is said again in the end");
-        for tenths in 101..130 {
-            repeats(tenths, true, false);
-        }
-        assert!(!repeats(130, false, false));
-        assert!(repeats(131, false, true), "it never came");
-    }
-
-    #[test]
-    fn what_was_held_and_answered_lets_no_repeat_of_the_next_pass() {
-        let (mut outgoing, to) = to_one();
-        let mut now = Instant::ZERO + Span::from_secs(9);
-        for _ in 0..3 {
-            outgoing.send(to, to, &7_u32, Urgency::Ordinary);
-            for step in 0..20 {
-                now = now + Span::from_millis(100);
-                let peer = outgoing.peer(NodeId(1)).unwrap();
-                peer.frames.clear();
-                peer.wait(1, now);
-                if step > 0 {
-                    outgoing.send(to, to, &7_u32, Urgency::Repeat);
-                }
-                assert!(outgoing.peer(NodeId(1)).unwrap().frames.is_empty(), "{now}");
-            }
-            // It leaves, and is answered: nothing is said again.
-            for _ in 0..200 {
-                now = now + Span::from_millis(100);
-                let peer = outgoing.peer(NodeId(1)).unwrap();
-                peer.frames.clear();
-                peer.wait(0, now);
-            }
-        }
+        assert_eq!(queued(all, false), (one, one, 1), "the link has what was taken out");
+        assert_eq!(queued(all, true), (all, 0, 1), "nothing waits");
     }
 
     #[test]

@@ -12,6 +12,7 @@ use crate::order::Member;
 use crate::request::{Change, Outcome, Refusal, Request};
 use crate::service::Service;
 use crate::stream::{Load, Said, Saying};
+use crate::target::{Step, Target};
 use isochrone_core::{
     Blob, ClientId, CommandId, Effects, Fact, Identity, Instant, Malformed, Mark, Path, Phase, Process,
     ProcessId, Series, Snapshot, Span, Ticket, Wire,
@@ -44,19 +45,7 @@ type Spoken<R, M, P> = fn() -> (R, M, P);
 pub struct Client<C, R, M, P> {
     me: ClientId,
     service: Service,
-    replicas: Arc<[ProcessId]>,
-    /// Whether one replica leads: then whoever answers is asked from then on. Else it is the nearest.
-    led: bool,
-    /// Who is asked.
-    target: ProcessId,
-    /// When the nearest is tried again, once it was turned away from; and how long after that.
-    home: Option<(Instant, Span)>,
-    /// When the target last answered anything, or was first asked.
-    answered: Instant,
-    /// When it was turned to from another one; the first was not.
-    turned: Instant,
-    /// When it last answered a command, was turned to, or was asked for the first that is waited for.
-    moved: Instant,
+    target: Target,
     /// The number of the next command.
     next: u64,
     outstanding: Series<Asked<C>>,
@@ -99,9 +88,6 @@ pub enum Timer {
     Sweep,
 }
 
-/// The longest wait before a nearest replica that was silent is tried again.
-const HOME_MAX: Span = Span::from_secs(30);
-
 /// A client's order notes nothing.
 #[derive(Clone, Eq, PartialEq, Debug)]
 pub enum Nothing {}
@@ -126,13 +112,9 @@ impl<C: Wire, R: Wire, M: Wire, P: Tuning> Client<C, R, M, P> {
             return effects.complete_ahead(ticket, Outcome::Refused(Refusal::Overloaded));
         }
         let now = effects.now();
-        if self.outstanding.is_empty() {
-            self.answered = now;
+        if self.target.ask(self.outstanding.len(), self.tickets.len(), now) {
+            self.begin_turn();
         }
-        if self.tickets.is_empty() {
-            self.moved = now;
-        }
-        self.try_home(now);
         let sequence = self.next;
         self.next += 1;
         let due = now + self.service.retry;
@@ -201,7 +183,7 @@ impl<C: Wire, R: Wire, M: Wire, P: Tuning> Client<C, R, M, P> {
             in_parts(asks, |asks| {
                 let (under, forwarded, said) = (None, false, said(&mut self.saying));
                 let requests = Message::Requests { client, below, under, asks, forwarded, said };
-                effects.send(self.target, requests);
+                effects.send(self.target.process(), requests);
             });
         }
     }
@@ -265,13 +247,8 @@ impl<C: Wire, R: Wire, M: Wire, P: Tuning> Client<C, R, M, P> {
         effects: &mut Effects<Self>,
     ) {
         let now = effects.now();
-        if self.led {
-            self.turn_to(from, now);
-        } else if from != self.target && self.asks_around(now) {
-            self.turn_over(from, now);
-        }
-        if self.target == from {
-            self.answered = now;
+        if self.target.hear_taker(from, self.saying.is_much(), now) {
+            self.begin_turn();
         }
         let waiting = self.outstanding.len() + self.tickets.len();
         for (sequence, told) in answers {
@@ -305,7 +282,7 @@ impl<C: Wire, R: Wire, M: Wire, P: Tuning> Client<C, R, M, P> {
                     if let Some(asked) = self.outstanding.get_mut(sequence) {
                         asked.attempts += 1;
                         asked.due = now + self.service.retry;
-                        if from == self.target && !asked.placed {
+                        if from == self.target.process() && !asked.placed {
                             self.saying.refused(&mut asked.load);
                         }
                     }
@@ -318,8 +295,8 @@ impl<C: Wire, R: Wire, M: Wire, P: Tuning> Client<C, R, M, P> {
                 self.mark_committed(sequence, path, asked.at, spans, effects);
             }
         }
-        if self.target == from && self.outstanding.len() + self.tickets.len() < waiting {
-            self.moved = now;
+        if self.outstanding.len() + self.tickets.len() < waiting {
+            self.target.get_on(from, now);
         }
     }
 
@@ -331,9 +308,13 @@ impl<C: Wire, R: Wire, M: Wire, P: Tuning> Client<C, R, M, P> {
         effects: &mut Effects<Self>,
     ) {
         let now = effects.now();
+        let is_asked = from == self.target.process();
         match leader {
             // One that has led says so unasked: no news where it is not asked any more.
-            Some(_) if sequences.is_empty() && from != self.target && !self.asks_around(now) => {}
+            Some(_)
+                if sequences.is_empty()
+                    && !is_asked
+                    && !self.target.asks_around(self.saying.is_much(), now) => {}
             Some(leader) if leader != from => {
                 self.turn_to(leader, now);
                 for sequence in sequences {
@@ -345,13 +326,13 @@ impl<C: Wire, R: Wire, M: Wire, P: Tuning> Client<C, R, M, P> {
                 }
             }
             // Nobody leads yet: ask again soon, someone else if this one stays without a leader.
-            _ if self.led => self.parked |= from == self.target && !sequences.is_empty(),
+            _ if self.target.is_led() => self.parked |= is_asked && !sequences.is_empty(),
             _ => {
                 for sequence in sequences {
                     if let Some(asked) = self.outstanding.get_mut(*sequence) {
                         asked.attempts += 1;
                         asked.due = now + self.service.retry / SWEEPS;
-                        if from == self.target && !asked.placed {
+                        if is_asked && !asked.placed {
                             self.saying.refused(&mut asked.load);
                         }
                     }
@@ -385,19 +366,24 @@ impl<C: Wire, R: Wire, M: Wire, P: Tuning> Client<C, R, M, P> {
         // One that only says that nobody leads may be no member any more, and never learn who does.
         let due =
             parked || self.outstanding.iter().any(|(_, asked)| asked.due <= now) || self.changes.is_due(now);
-        let target = self.target;
-        let silence = now.since(self.answered);
-        if self.asks_around(now) {
-            self.replicas.iter().for_each(|replica| self.question(*replica, effects));
-        } else if due && silence >= self.service.retry {
-            self.turn_away(now);
-        } else if self.trusts(now) && silence >= self.service.retry / 2 {
-            self.question(self.target, effects);
+        let target = self.target.process();
+        let oldest = self.outstanding.first().map(|(_, asked)| asked.at);
+        match self.target.step(due, self.saying.is_much(), oldest, now) {
+            Step::Stay => {}
+            Step::Question => self.question(target, effects),
+            Step::AskAround => {
+                self.target.replicas().iter().for_each(|replica| self.question(*replica, effects));
+            }
+            Step::TurnAway => {
+                if self.target.turn_away(now) {
+                    self.begin_turn();
+                }
+            }
         }
         if parked {
             self.saying.begin();
         }
-        let renewed = parked || self.target != target;
+        let renewed = parked || self.target.process() != target;
         let mut placed = Vec::new();
         for (sequence, asked) in self.outstanding.iter_mut() {
             if asked.due <= now || parked {
@@ -413,10 +399,10 @@ impl<C: Wire, R: Wire, M: Wire, P: Tuning> Client<C, R, M, P> {
         if !placed.is_empty() {
             // They are executed wherever they were asked for, and need not be said again.
             let status = Message::Status { client: self.me, sequences: placed };
-            effects.urgently(|effects| effects.send(self.target, status));
+            effects.urgently(|effects| effects.send(self.target.process(), status));
         }
         for (number, change) in self.changes.due(now, &self.service) {
-            effects.send(self.target, Message::Administer { number, change });
+            effects.send(self.target.process(), Message::Administer { number, change });
         }
         if !self.outstanding.is_empty() || !self.changes.is_empty() {
             self.sweep_soon(effects);
@@ -431,54 +417,17 @@ impl<C: Wire, R: Wire, M: Wire, P: Tuning> Client<C, R, M, P> {
         effects.urgently(|effects| effects.send(replica, question));
     }
 
-    /// Whether a target that answers is asked on. Where nobody leads, one that gets on with nothing may answer for long; but much may
-    /// be long on its way, and would be as long once more by way of another. Whoever is turned to late gets less time, so that
-    /// some is left for a third.
-    fn trusts(&self, now: Instant) -> bool {
-        let limit = self.service.limit;
-        let gets_on = |at: Instant| now.since(at) < limit / 2 || now.since(self.turned) < limit / 4;
-        let oldest = self.outstanding.first();
-        oldest.is_some_and(|(_, asked)| self.led || self.saying.is_much() || gets_on(asked.at))
-    }
-
-    /// Whether the target was told much, and is silent or stuck: whichever other answers first is turned to. Nobody is told as much
-    /// before, but for the nearest (`try_home`).
-    fn asks_around(&self, now: Instant) -> bool {
-        let silent = now.since(self.answered) >= self.service.retry;
-        self.saying.is_much() && (silent || self.is_stuck(now))
-    }
-
-    /// Whether the target has got on with nothing for so long that it had better be left, although it answers: it may be taking in a
-    /// peer's state. Some time is left for another.
-    fn is_stuck(&self, now: Instant) -> bool {
-        !self.led && now.since(self.moved) >= self.service.limit * 3 / 4
-    }
-
-    /// The target is silent: the next replica may know more.
-    fn turn_away(&mut self, now: Instant) {
-        let at = self.replicas.iter().position(|replica| *replica == self.target);
-        let next = at.map_or(0, |at| (at + 1) % self.replicas.len());
-        self.turn_over(self.replicas[next], now);
-    }
-
-    /// This one is asked in the place of a silent one.
-    fn turn_over(&mut self, replica: ProcessId, now: Instant) {
-        self.turn_to(replica, now);
-        self.answered = now;
-        if !self.led && replica != self.replicas[0] {
-            // Each try of a nearest replica that stays silent costs a wait, so they become rare.
-            let pause = self.home.map_or(self.service.retry, |(_, pause)| (pause * 2).min(HOME_MAX));
-            self.home = Some((now + pause, pause));
-        }
-    }
-
-    /// Another is asked from now on: for everything that is outstanding first, in order.
+    /// Another is asked from now on, unless it is already.
     fn turn_to(&mut self, process: ProcessId, now: Instant) {
-        if self.target != process {
-            (self.target, self.answered, self.turned, self.moved) = (process, now, now, now);
-            self.saying.begin();
-            self.say_anew();
+        if self.target.turn_to(process, now) {
+            self.begin_turn();
         }
+    }
+
+    /// Everything that is outstanding is said first to who is asked from now on, in order.
+    fn begin_turn(&mut self) {
+        self.saying.begin();
+        self.say_anew();
     }
 
     /// In the turn that has begun.
@@ -487,21 +436,11 @@ impl<C: Wire, R: Wire, M: Wire, P: Tuning> Client<C, R, M, P> {
         self.fresh.extend(self.outstanding.iter().map(|(sequence, _)| sequence));
     }
 
-    /// Goes back to the nearest replica once in a while.
-    fn try_home(&mut self, now: Instant) {
-        if let Some((at, _)) = self.home
-            && now >= at
-            && self.target != self.replicas[0]
-        {
-            self.turn_to(self.replicas[0], now);
-        }
-    }
-
     fn administer(&mut self, ticket: Ticket, change: Change, effects: &mut Effects<Self>) {
         // Numbers of changes are drawn from those of commands, which need not be dense at the replicas.
         let number = self.changes.begin(self.next, ticket, change, effects.now(), &self.service);
         self.next += 1;
-        effects.send(self.target, Message::Administer { number, change });
+        effects.send(self.target.process(), Message::Administer { number, change });
         self.sweep_soon(effects);
     }
 
@@ -517,7 +456,7 @@ impl<C: Wire, R: Wire, M: Wire, P: Tuning> Client<C, R, M, P> {
         match self.changes.answered(number, result) {
             Some(Answered::Over(ticket, outcome)) => {
                 if matches!(outcome, Outcome::Changed) {
-                    self.answered = now;
+                    self.target.hear(from, now);
                 }
                 effects.complete(ticket, outcome);
             }
@@ -564,13 +503,7 @@ impl<C: Wire, R: Wire, M: Wire, P: Tuning> Process for Client<C, R, M, P> {
         Client {
             me: identity.into(),
             service: setup.service,
-            replicas: setup.replicas.clone(),
-            led: setup.leader.is_some(),
-            target: setup.leader.unwrap_or(setup.replicas[0]),
-            home: None,
-            answered: Instant::ZERO,
-            turned: Instant::ZERO,
-            moved: Instant::ZERO,
+            target: Target::new(setup.replicas.clone(), setup.leader, setup.service),
             next: 1,
             outstanding: Series::default(),
             tickets: Series::default(),
@@ -656,6 +589,7 @@ impl<C: Wire, R: Wire, M: Wire, P: Tuning> Process for Client<C, R, M, P> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::changes::numbers_of;
     use crate::multipaxos;
     use crate::order::Reign;
     use isochrone_core::{Effect, NodeId, Outbox, Random, Stamp, Urgency};
@@ -902,6 +836,18 @@ mod tests {
         waiting.hear_of(1, vec![(1, Told::Done(5))]);
         let asked = waiting.sweep(sweeps(limit / 2), &[1, 2, 3]);
         assert!(only_home(&asked), "it gets on: {asked:?}");
+    }
+
+    #[test]
+    fn a_change_that_one_answers_who_was_left_says_nothing_of_who_is_asked() {
+        let mut waiting = Waiting::new(None, 100);
+        waiting.act(|client, effects| client.request(Ticket(2), Request::Change(Change::Resign), effects));
+        assert!(waiting.sweep(SWEEPS, &[]).contains(&(2, 1)), "the first is silent");
+        waiting.sweep(SWEEPS - 1, &[]);
+        let (number, result, leader) = (numbers_of(1) + 2, Ok(()), None);
+        let administered = Message::Administered { number, result, leader };
+        waiting.act(|client, effects| client.receive(process(1), administered, effects));
+        assert!(waiting.sweep(1, &[]).contains(&(3, 1)), "and so is the second");
     }
 
     #[test]

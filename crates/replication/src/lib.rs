@@ -31,6 +31,7 @@ mod reserve;
 pub mod sdpaxos;
 pub mod service;
 pub mod stream;
+mod target;
 
 pub use client::Client;
 pub use family::{AskingClient, CLIENT, Family, MessageOf, OrderOf, REPLICA, Replicated, Tuning};

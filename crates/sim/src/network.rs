@@ -1,8 +1,8 @@
 //! The network between nodes.
 
 use crate::fault::{FaultKind, Histogram};
-use isochrone_core::{Random, Span, Urgency};
-use rustc_hash::FxHashMap;
+use isochrone_core::{Instant, Random, Repeats, Span, Urgency};
+use std::collections::VecDeque;
 
 /// What is added to a one-way delay, drawn for each message.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -77,32 +77,55 @@ pub(crate) struct Route {
     pub(crate) double: Option<u64>,
 }
 
-/// Until when what was sent waits and may not have been answered.
-#[derive(Clone, Copy, Debug, Default)]
-struct Waited {
-    last: u64,
-    /// What had been sent when a repeat was dropped first.
-    first: Option<u64>,
-    /// When repeats passed, and how many bytes: others of that moment do too.
-    passed: Option<(u64, usize)>,
+/// What was sent from one node to another and waits for the line, as a node's queue for that peer knows it.
+#[derive(Clone, Debug, Default)]
+struct Waiting {
+    repeats: Repeats<u32>,
+    /// When messages leave, and how long they are, oldest first.
+    leaving: VecDeque<(u64, usize)>,
+    bytes: usize,
+    /// When the last turn began.
+    turn: u64,
 }
 
-impl Waited {
-    /// Whether a repeat of so many bytes comes to nothing. Those of one moment pass, as long as they are small, when what they
-    /// waited behind has left, though there be others by then.
-    fn holds(&mut self, at: u64, bytes: usize) -> bool {
-        if let Some((then, passed)) = &mut self.passed
-            && *then == at
-            && *passed < Urgency::SMALL
-        {
-            *passed += bytes;
-            return false;
+impl Waiting {
+    /// A turn begins. What was sent in the last one waits from its end on; until now messages have left, and the node has had
+    /// other turns.
+    fn turn(&mut self, begins: u64) {
+        /// How often it has one at least.
+        const OFTEN: u64 = 10_000_000;
+        if self.turn < begins {
+            self.tell();
         }
-        let until = if at < self.last { *self.first.get_or_insert(self.last) } else { 0 };
-        if at >= until {
-            (self.first, self.passed) = (None, Some((at, bytes)));
+        while self.turn < begins {
+            let first = self.leaving.front().map_or(begins, |(leaves, _)| *leaves);
+            self.turn = first.clamp(self.turn, begins.min(self.turn + OFTEN));
+            while let Some((_, bytes)) = self.leaving.pop_front_if(|(leaves, _)| *leaves <= self.turn) {
+                self.bytes -= bytes;
+            }
+            self.tell();
         }
-        at < until
+    }
+
+    fn tell(&mut self) {
+        self.repeats.turn(self.bytes, Instant::from_nanos(self.turn));
+    }
+
+    /// A message of so many bytes is sent at this time, which leaves then.
+    fn send(&mut self, sender: u32, bytes: usize, at: u64, leaves: u64) {
+        self.repeats.queue(Some(sender), bytes);
+        let before = self.leaving.back().map(|(before, _)| *before);
+        if before.is_some() || leaves > at {
+            self.leaving.push_back((leaves.max(before.unwrap_or(0)), bytes));
+            self.bytes += bytes;
+        }
+    }
+
+    /// The connection is lost.
+    fn lose(&mut self) {
+        self.repeats.lose();
+        self.leaving.clear();
+        self.bytes = 0;
     }
 }
 
@@ -116,8 +139,8 @@ pub(crate) struct Network {
     rates: Vec<u64>,
     healthy_rate: u64,
     free: Vec<u64>,
-    /// Of a process and a node that it sends to.
-    waited: FxHashMap<(u32, usize), Waited>,
+    /// What waits on each link.
+    waiting: Vec<Waiting>,
     shared: bool,
     /// Faults of the moment; probabilities a million.
     pub(crate) loss: u64,
@@ -149,7 +172,7 @@ impl Network {
             rates: vec![healthy_rate; nodes],
             healthy_rate,
             free: vec![0; nodes],
-            waited: FxHashMap::default(),
+            waiting: vec![Waiting::default(); nodes * nodes],
             shared,
             loss: 0,
             duplicate: 0,
@@ -165,13 +188,14 @@ impl Network {
         self.any_rate
     }
 
-    /// Sends `bytes` of a process from one node to another at time `at`.
+    /// Sends `bytes` of a process from one node to another at time `at`, in a turn of the sender that began at `turn`.
     #[expect(clippy::too_many_arguments, reason = "what a message is to the network")]
     pub(crate) fn route(
         &mut self,
         sender: u32,
         from: usize,
         to: usize,
+        turn: u64,
         at: u64,
         bytes: usize,
         urgency: Urgency,
@@ -181,24 +205,23 @@ impl Network {
         const BACKLOG: u64 = 2_000_000_000;
         /// What nobody overtakes any more, since the system has it.
         const LEAVING: usize = 64 << 10;
-        /// How long after the last that had to wait repeats are dropped still: its answer is on its way.
-        const GRACE: u64 = 300_000_000;
         let index = from * self.nodes + to;
-        let (mut leaves, mut overtakes) = (at, false);
+        let waiting = &mut self.waiting[index];
+        let (mut leaves, mut overtakes, mut given) = (at, false, None);
         if self.rates[from] > 0 {
+            waiting.turn(turn);
             let free = self.free[from].max(at);
-            let leaving = at + transmission(LEAVING, self.rates[from]);
-            overtakes = urgency == Urgency::Urgent && bytes <= Urgency::SMALL && free > leaving;
-            let waited = self.waited.get_mut(&(sender, to));
-            let doubled = urgency == Urgency::Repeat && waited.is_some_and(|waited| waited.holds(at, bytes));
-            if !overtakes && (free - at > BACKLOG || doubled) {
+            let system = transmission(LEAVING, self.rates[from]);
+            overtakes = urgency == Urgency::Urgent && bytes <= Urgency::SMALL && free > at + system;
+            let held = urgency == Urgency::Repeat && waiting.repeats.holds(sender);
+            if !overtakes && (free - at > BACKLOG || held) {
                 return Route::default();
             }
             let takes = transmission(bytes, self.rates[from]);
-            leaves = free.min(if overtakes { leaving } else { u64::MAX }) + takes;
+            leaves = if overtakes { at + system } else { free } + takes;
             self.free[from] = free + takes;
-            if !overtakes && leaves > leaving {
-                self.waited.entry((sender, to)).or_default().last = leaves + GRACE;
+            if !overtakes {
+                given = Some(leaves.saturating_sub(system));
             }
         }
         let link = &mut self.links[index];
@@ -221,8 +244,12 @@ impl Network {
                 // drawn wait later. Its successor may overtake what is still under way on it.
                 link.down_until = at + 2 * delay + self.random.below(100_000_000);
                 link.last = 0;
+                waiting.lose();
             }
             return Route::default();
+        }
+        if let Some(given) = given {
+            waiting.send(sender, bytes, at, given);
         }
         if link.cuts > 0 {
             leaves = leaves.max(link.held_until);
@@ -275,11 +302,15 @@ impl Network {
     /// Lays a cut on one direction, or takes one off. With `held_until` the connection survives, and what
     /// is sent arrives after that time.
     pub(crate) fn cut(&mut self, from: usize, to: usize, on: bool, held_until: u64) {
-        let link = &mut self.links[from * self.nodes + to];
+        let index = from * self.nodes + to;
+        let link = &mut self.links[index];
         if on {
             link.cuts += 1;
             self.cuts += 1;
             link.held_until = if held_until == 0 { 0 } else { link.held_until.max(held_until) };
+            if held_until == 0 {
+                self.waiting[index].lose();
+            }
         } else {
             link.cuts -= 1;
             self.cuts -= 1;
@@ -306,11 +337,12 @@ impl Network {
     /// A node lost its connections.
     pub(crate) fn reset(&mut self, node: usize) {
         for other in 0..self.nodes {
-            self.links[node * self.nodes + other].last = 0;
-            self.links[other * self.nodes + node].last = 0;
+            for index in [node * self.nodes + other, other * self.nodes + node] {
+                self.links[index].last = 0;
+                self.waiting[index].lose();
+            }
         }
         self.free[node] = 0;
-        self.waited.clear();
     }
 
     /// Everything works again.
@@ -357,60 +389,108 @@ mod tests {
         assert!(mean(Jitter::Pareto(span), &mut random) > 70_000.0);
     }
 
+    /// Sends from the first node to the second in a turn of its own; when that arrives.
+    fn send(network: &mut Network, sender: u32, at: u64, bytes: usize, urgency: Urgency) -> Option<u64> {
+        network.route(sender, 0, 1, at, at, bytes, urgency, &mut Histogram::default()).arrival
+    }
+
     #[test]
     fn a_connection_keeps_order_and_a_loss_ends_it() {
-        let mut faults = Histogram::default();
         let mut network = network(Jitter::Uniform(Span::from_millis(9)), None);
         let mut last = 0;
         for at in 0..1_000 {
-            let arrival =
-                network.route(7, 0, 1, at * 1_000, 1, Urgency::Ordinary, &mut faults).arrival.unwrap();
+            let arrival = send(&mut network, 7, at * 1_000, 1, Urgency::Ordinary).unwrap();
             assert!(arrival >= last);
             last = arrival;
         }
         network.loss = 1_000_000;
-        assert_eq!(network.route(7, 0, 1, 2_000_000, 1, Urgency::Ordinary, &mut faults).arrival, None);
+        assert_eq!(send(&mut network, 7, 2_000_000, 1, Urgency::Ordinary), None);
         network.loss = 0;
-        assert_eq!(
-            network.route(7, 0, 1, 3_000_000, 1, Urgency::Ordinary, &mut faults).arrival,
-            None,
-            "broken until it reconnects"
-        );
-        assert!(network.route(7, 0, 1, 500_000_000, 1, Urgency::Ordinary, &mut faults).arrival.is_some());
+        let broken = send(&mut network, 7, 3_000_000, 1, Urgency::Ordinary);
+        assert_eq!(broken, None, "broken until it reconnects");
+        assert!(send(&mut network, 7, 500_000_000, 1, Urgency::Ordinary).is_some());
     }
 
     #[test]
     fn a_line_sends_one_byte_after_the_other() {
-        let mut faults = Histogram::default();
         let mut network = network(Jitter::None, Some(1_000_000));
-        let first = network.route(7, 0, 1, 0, 1_000, Urgency::Ordinary, &mut faults).arrival;
-        let second = network.route(7, 0, 1, 0, 1_000, Urgency::Ordinary, &mut faults).arrival;
+        let first = send(&mut network, 7, 0, 1_000, Urgency::Ordinary);
+        let second = send(&mut network, 7, 0, 1_000, Urgency::Ordinary);
         assert_eq!((first, second), (Some(11_000_000), Some(12_000_000)));
     }
 
     #[test]
     fn on_a_full_line_the_urgent_overtake_and_repeats_are_dropped() {
-        let mut faults = Histogram::default();
         let mut network = network(Jitter::None, Some(1_000_000));
-        let mut send =
-            |sender, at, bytes, urgency| network.route(sender, 0, 1, at, bytes, urgency, &mut faults).arrival;
+        let mut send = |sender, millis: u64, bytes, urgency| {
+            send(&mut network, sender, millis * 1_000_000, bytes, urgency)
+        };
         // Nothing waits: all in order.
         assert_eq!(send(7, 0, 1_000, Urgency::Repeat), Some(11_000_000));
         assert_eq!(send(7, 0, 1_000, Urgency::Urgent), Some(12_000_000));
         // A megabyte is on its way, of which 64 KiB cannot be overtaken any more.
         assert_eq!(send(7, 0, 1_000_000, Urgency::Ordinary), Some(1_012_000_000));
         assert_eq!(send(7, 0, 1_000, Urgency::Urgent), Some(10_000_000 + 65_536_000 + 1_000_000));
-        assert_eq!(send(7, 0, 1_000, Urgency::Repeat), None);
+        // For longer than a moment.
+        assert_eq!(send(7, 40, 1_000, Urgency::Repeat), None);
         assert_eq!(
-            send(8, 0, 1_000, Urgency::Repeat),
+            send(8, 40, 1_000, Urgency::Repeat),
             Some(1_014_000_000),
             "who has nothing there repeats nothing"
         );
-        assert_eq!(send(7, 0, 1_000, Urgency::Ordinary), Some(1_015_000_000), "what overtook took its time");
+        assert_eq!(send(7, 40, 1_000, Urgency::Ordinary), Some(1_015_000_000), "what overtook took its time");
         // It has gone, and may be answered yet; then no more, though there are others.
-        assert_eq!(send(7, 1_300_000_000, 1_000_000, Urgency::Ordinary), Some(2_310_000_000));
-        assert_eq!(send(7, 1_300_000_000, 1_000, Urgency::Repeat), None);
-        assert_eq!(send(7, 1_313_000_000, 1_000, Urgency::Repeat), Some(2_311_000_000));
-        assert_eq!(send(7, 1_314_000_000, 1_000, Urgency::Repeat), None);
+        assert_eq!(send(7, 1_300, 1_000_000, Urgency::Ordinary), Some(2_310_000_000));
+        assert_eq!(send(7, 1_300, 1_000, Urgency::Repeat), None);
+        let again = (131..300).find(|at| send(7, at * 10, 1_000, Urgency::Repeat).is_some()).unwrap() * 10;
+        assert!((1_890..2_850).contains(&again), "as long as it took to leave, and twice at most: {again}");
+        assert!(send(7, again, 1_000, Urgency::Repeat).is_some(), "in the same turn");
+        assert_eq!(send(7, again + 10, 1_000, Urgency::Repeat), None);
+    }
+
+    /// As [`Repeats`] wants it, whether anything is asked meanwhile or not.
+    #[test]
+    fn what_took_long_to_leave_is_given_as_long_to_be_answered() {
+        for often in [1_u64, 10] {
+            let mut network = network(Jitter::None, Some(1_000_000));
+            send(&mut network, 7, 0, 1_000_000, Urgency::Ordinary);
+            // It leaves within 0.93 s, after which the system has the rest of it.
+            let passes = (3..40_u64).find(|tenth| {
+                let asks = tenth % often == 0;
+                asks && send(&mut network, 7, tenth * 100_000_000, 1_000, Urgency::Repeat).is_some()
+            });
+            assert!(passes.is_some_and(|tenth| (19..=30).contains(&tenth)), "{passes:?}");
+        }
+    }
+
+    #[test]
+    fn what_waits_for_a_moment_holds_no_repeat_up() {
+        let mut network = network(Jitter::None, Some(1_000_000));
+        send(&mut network, 7, 0, 90_000, Urgency::Ordinary);
+        assert!(send(&mut network, 7, 20_000_000, 1_000, Urgency::Repeat).is_some());
+    }
+
+    #[test]
+    fn where_the_connection_is_lost_repeats_pass() {
+        let breaks: [fn(&mut Network); 3] = [
+            |network| {
+                network.loss = 1_000_000;
+                assert_eq!(send(network, 8, 100_000_000, 1_000, Urgency::Ordinary), None);
+                network.loss = 0;
+            },
+            |network| {
+                network.cut(0, 1, true, 0);
+                assert_eq!(send(network, 7, 100_000_000, 1_000, Urgency::Ordinary), None);
+                network.cut(0, 1, false, 0);
+            },
+            |network| network.reset(1),
+        ];
+        for breaks in breaks {
+            let mut network = network(Jitter::None, Some(1_000_000));
+            send(&mut network, 7, 0, 1_000_000, Urgency::Ordinary);
+            assert_eq!(send(&mut network, 7, 100_000_000, 1_000, Urgency::Repeat), None);
+            breaks(&mut network);
+            assert!(send(&mut network, 7, 500_000_000, 1_000, Urgency::Repeat).is_some());
+        }
     }
 }

@@ -293,7 +293,8 @@ impl<F: Protocol> World<F> {
         if let Some(traffic) = &mut self.traffic {
             traffic.count(&message, self.nodes[source].region != self.nodes[node].region, bytes);
         }
-        let route = self.network.route(from, source, node, at, bytes, urgency, &mut self.faults);
+        let faults = &mut self.faults;
+        let route = self.network.route(from, source, node, self.now, at, bytes, urgency, faults);
         if self.trace.recording {
             self.note_message(from, Some(target), to, &message, route.arrival, made, ahead);
         }

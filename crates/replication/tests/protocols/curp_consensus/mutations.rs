@@ -21,7 +21,7 @@ fn case(mutation: Mutation) -> Option<Case<Family>> {
         | Mutation::ReadTentative
         | Mutation::AcceptConflict => Some(with(3, "none", 0)),
         Mutation::SpeculateBeforeNoop => Some(Case { first: 12, ..with(3, "none", 0) }),
-        Mutation::KeepTentative => Some(Case { first: 1_210, ..with(3, "none", 0) }),
+        Mutation::KeepTentative => Some(Case { first: 1_430, ..with(3, "none", 0) }),
         Mutation::SuperquorumTooSmall | Mutation::OneAcceptanceLess => {
             Some(Case { first: 15, ..with(3, "loss", 0) })
         }

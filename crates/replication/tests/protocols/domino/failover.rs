@@ -81,12 +81,12 @@ fn execution_goes_on_soon_after_a_coordinator_or_a_leader_has_crashed() {
     }
 }
 
-/// Eight values of a megabyte are open when the coordinator is gone, on lines that carry two a second: a promise takes four
+/// Eight values of a megabyte are open when the coordinator is gone, on lines that carry four a second: a promise takes two
 /// seconds and so does the opening, and a coordinator that gets nowhere is borne for one and a half.
 #[test]
 fn an_epoch_that_begins_slowly_because_much_is_open_is_not_followed_by_another() {
     let mut plan = Plan::even(3, 10);
-    plan.slow = vec![(1, 2_000_000), (2, 2_000_000)];
+    plan.slow = vec![(1, 4_010_000), (2, 4_010_000)];
     let mut lab = plan.open(|placement| {
         placement.parameters.way = Way::Fast;
         // What clients ask again would wait on the same lines.

@@ -18,8 +18,8 @@ fn case(mutation: Mutation) -> Option<Case<Family>> {
     Some(match mutation {
         Mutation::CountDuplicateRequest => with(3, "duplicate,delay", 0, true),
         Mutation::ReadAfterLease => Case { isolated: 6, ..with(3, "none", 0, true) },
-        Mutation::CommitOnAcceptance => Case { first: 90, isolated: 6, ..with(5, "loss", 8, true) },
-        Mutation::AdoptAny => Case { first: 410, isolated: 8, ..with(3, "loss,delay", 24, false) },
+        Mutation::CommitOnAcceptance => Case { first: 360, isolated: 6, ..with(5, "loss", 8, true) },
+        Mutation::AdoptAny => Case { first: 500, isolated: 8, ..with(3, "loss,delay", 24, false) },
         Mutation::LoopRepeats
         | Mutation::OldSequencerAfterAbortedView
         | Mutation::SlotAcrossViews
