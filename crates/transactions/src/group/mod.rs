@@ -552,6 +552,10 @@ impl<R: Rules> Process for Server<R> {
 
     fn start(&mut self, effects: &mut Effects<Self>) {
         self.staged = None;
+        if self.applied > 0 {
+            // Nobody was told of what the snapshot and the records have brought, and nothing may follow it.
+            self.mark_applied(effects);
+        }
         self.with_rules(effects, |rules, turn| rules.start(turn));
         self.with_log(effects, |log, inner| log.start(inner));
     }

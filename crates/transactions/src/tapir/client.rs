@@ -7,7 +7,7 @@ use super::message::{Ballot, Message, Note, Nothing};
 use super::timestamps::Timestamps;
 use super::transaction::{Reading, State, Transaction};
 use crate::family::{self, Tuning as _};
-use crate::listing::{AsOf, Listings, Query};
+use crate::listing::{Listings, Query};
 use crate::map::Map;
 use crate::request::{MoveRefusal, Outcome, Reason, Refusal, Request, TxnId, Update};
 use crate::said::say_ahead;
@@ -54,6 +54,11 @@ pub struct Client {
     pub(super) left: Option<u64>,
     /// The latest view of each partition that was heard of.
     pub(super) views: BTreeMap<PartitionId, u64>,
+    /// Replicas of which a transaction has waited for a vote in vain, and nothing was heard since: while there is one, its
+    /// partition's fast quorum is not waited for.
+    pub(super) silent: BTreeSet<ProcessId>,
+    /// Which of the nearest replicas of a partition is read first, and until when: the nearest has missed something.
+    pub(super) elsewhere: BTreeMap<PartitionId, (usize, Instant)>,
     /// When the timer of each transaction runs out.
     pub(super) armed: BTreeMap<u64, Instant>,
     listings: Listings,
@@ -63,6 +68,7 @@ impl Hash for Client {
     fn hash<H: Hasher>(&self, hasher: &mut H) {
         (self.me, &self.timestamps, self.next, &self.open, &self.waiting, &self.closing).hash(hasher);
         (&self.handles, &self.cleared, self.clearing, self.left, &self.views).hash(hasher);
+        (&self.silent, &self.elsewhere).hash(hasher);
     }
 }
 
@@ -88,6 +94,12 @@ impl Client {
 
     pub(super) fn view(&self, partition: PartitionId) -> u64 {
         self.views.get(&partition).copied().unwrap_or(0)
+    }
+
+    /// Which of the nearest replicas of a partition is read first.
+    pub(super) fn first(&self, partition: PartitionId, now: Instant) -> usize {
+        let elsewhere = self.elsewhere.get(&partition).filter(|(_, until)| now < *until);
+        elsewhere.map_or(0, |(turn, _)| *turn)
     }
 
     /// Sees to it that what is due next about a transaction is done.
@@ -156,18 +168,24 @@ impl Client {
 
     /// Begins to read, unless a partition is still to hear of the end of an earlier transaction.
     pub(super) fn try_begin(&mut self, sequence: u64, effects: &mut Effects<Self>) -> bool {
-        let Some(transaction) = self.open.get_mut(&sequence) else { return true };
+        let Some(transaction) = self.open.get(&sequence) else { return true };
         if self.parameters.self_blocking
             && let Some(last) = self.closing.get(&self.handles.last(transaction.handle))
             && transaction.touches(&self.map).iter().any(|partition| last.open.contains(partition))
         {
             return false;
         }
-        let due = effects.now() + self.parameters.read;
+        let now = effects.now();
+        let due = now + self.parameters.read;
         let asks = transaction.asks(&self.map).into_iter();
-        let reading = |keys: Vec<Blob>| Reading { keys: keys.into(), tries: 0, answered: false, due };
-        transaction.state =
-            State::Reading(asks.map(|(partition, keys)| (partition, reading(keys))).collect());
+        let parts = asks.map(|(partition, keys)| {
+            let first = self.first(partition, now);
+            (partition, Reading { keys: keys.into(), first, tries: 0, answered: false, due })
+        });
+        let parts = parts.collect();
+        if let Some(transaction) = self.open.get_mut(&sequence) {
+            transaction.state = State::Reading(parts);
+        }
         self.ask_reads(sequence, None, effects);
         self.have_read(sequence, effects);
         self.rearm(sequence, effects);
@@ -189,7 +207,7 @@ impl Client {
                 reading.due = now + read * u64::from(reading.tries.min(4) + 1);
             }
             let near = &self.near[usize::from(partition.0)];
-            let replica = near[reading.tries as usize % near.len()];
+            let replica = near[(reading.first + reading.tries as usize) % near.len()];
             say_ahead(replica, Message::Read { txn, keys: reading.keys.clone() }, effects);
         }
     }
@@ -288,19 +306,13 @@ impl Client {
         effects.complete_ahead(ticket, outcome);
     }
 
-    /// Asks all replicas which keys they have. What has committed a majority has at each participant, so as many are asked
-    /// for what is there now. What a change of views or a replica that steps in may still decide was voted for by fewer,
-    /// whom those who answer meet.
+    /// Asks all replicas which keys they have. What has committed a majority has at each participant, and what may still be
+    /// decided a majority has voted for: so as many are to answer.
     fn list(&mut self, ticket: Ticket, partition: PartitionId, query: Query, effects: &mut Effects<Self>) {
         let group = self.map.group(partition);
-        let replicas = group.members.len();
-        let majority = Quorums::majority(replicas);
-        let needed = match query.as_of {
-            AsOf::Now { .. } => majority,
-            AsOf::Version(..) => Quorums::meeting(replicas, Quorums::recovery(replicas, majority)),
-        };
+        let majority = Quorums::majority(group.members.len());
         let question = Message::List { ask: CommandId { client: self.me, sequence: ticket.0 }, query };
-        self.listings.ask(ticket, group, needed, &question, effects);
+        self.listings.ask(ticket, group, majority, &question, effects);
     }
 }
 
@@ -336,6 +348,8 @@ impl Process for Client {
             clearing: false,
             left: None,
             views: BTreeMap::new(),
+            silent: BTreeSet::new(),
+            elsewhere: BTreeMap::new(),
             armed: BTreeMap::new(),
             listings: Listings::default(),
         }
@@ -355,6 +369,7 @@ impl Process for Client {
         if usize::from(from.partition.0) >= self.map.groups.len() {
             return;
         }
+        self.silent.remove(&from);
         // Answers to a former life of this client are none to it.
         let mine = |txn: TxnId| (txn.client == self.me).then_some(txn.sequence);
         match message {
@@ -443,7 +458,7 @@ mod tests {
     use isochrone_core::{KeyspaceId, NodeId, Outbox, Random, ReplicaId, Role, Span, Stamp};
     use isochrone_replication::order::Member;
 
-    /// One of five replicas is away for good: it never answers.
+    /// One of five replicas is away for good: it never answers, and the client knows that it is silent.
     #[test]
     fn what_only_a_dead_replica_does_not_know_piles_up_nowhere() {
         let process = |node: u16, role: Role| {
@@ -464,6 +479,7 @@ mod tests {
             outbox.drain().for_each(drop);
             client.check();
         };
+        client.silent.insert(replica(4));
         let (key, mut now) = (Blob::from("a"), Instant::ZERO);
         for sequence in 1..=3_000 {
             now = now + Span::from_millis(1);
@@ -481,6 +497,13 @@ mod tests {
                 let vote = Message::Voted { txn, attempt, view, vote, finalized };
                 give(&mut client, now, &|client, effects| {
                     client.receive(replica(seat), vote.clone(), effects)
+                });
+            }
+            for seat in 0..4 {
+                let (attempt, ballot, view) = (0, Ballot::CLIENT, 0);
+                let confirmed = Message::Confirmed { txn, attempt, ballot, view };
+                give(&mut client, now, &|client, effects| {
+                    client.receive(replica(seat), confirmed.clone(), effects)
                 });
             }
             assert!(client.closing.contains_key(&sequence), "{sequence} was refused");

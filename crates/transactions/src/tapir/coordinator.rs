@@ -29,10 +29,9 @@ impl Client {
         let now = effects.now();
         let fewer = usize::from(self.parameters.mutated(Mutation::FastQuorumTooSmall));
         let round = |(partition, part): (&PartitionId, &Arc<Part>)| {
-            (
-                *partition,
-                Round::new(part.clone(), self.replicas(*partition).len(), self.view(*partition), fewer),
-            )
+            let replicas = self.replicas(*partition);
+            let late = replicas.iter().any(|replica| self.silent.contains(replica));
+            (*partition, Round::new(part.clone(), replicas.len(), self.view(*partition), late, fewer))
         };
         let preparing = Preparing {
             attempt,
@@ -180,6 +179,9 @@ impl Client {
             () => None,
         };
         if let Some(reason) = reason {
+            if reason == Reason::StaleRead {
+                self.read_elsewhere(sequence, effects.now());
+            }
             return self.end(sequence, Verdict::Abort, reason, effects);
         }
         if results.contains(&None) {
@@ -195,6 +197,25 @@ impl Client {
         let parts = preparing.rounds.iter().map(|(at, round)| (*at, round.part.clone())).collect();
         let at = self.timestamps.next(effects.stamp(), at);
         self.prepare(sequence, attempt + 1, at, parts, effects);
+    }
+
+    /// Where the replica that is asked first has voted for what others have refused as stale, it has missed what they have: for
+    /// a while the nearest of them is asked first, so that whoever tries again reads what is new.
+    fn read_elsewhere(&mut self, sequence: u64, now: Instant) {
+        let Some(Transaction { state: State::Preparing(preparing), .. }) = self.open.get(&sequence) else {
+            return;
+        };
+        let until = now + self.parameters.terminate_after;
+        for (partition, round) in &preparing.rounds {
+            let near = &self.near[usize::from(partition.0)];
+            let vote = |turn: usize| near.get(turn).and_then(|replica| round.vote(*replica));
+            let newer = (0..near.len()).find(|turn| vote(*turn) == Some(Vote::Abort));
+            if let Some(turn) = newer
+                && vote(self.first(*partition, now)) == Some(Vote::Ok)
+            {
+                self.elsewhere.insert(*partition, (turn, until));
+            }
+        }
     }
 
     /// The transaction has a verdict: the host is told, and then the replicas are.
@@ -295,7 +316,10 @@ impl Client {
 
     /// Somebody else has ended the transaction.
     pub(super) fn on_told(&mut self, sequence: u64, verdict: Verdict, effects: &mut Effects<Self>) {
-        if let Some(Transaction { state: State::Preparing(_), .. }) = self.open.get(&sequence) {
+        let now = effects.now();
+        // Behind its limit replicas may have forgotten the end, and agreed on another one.
+        let asks = |open: &Transaction| matches!(open.state, State::Preparing(_)) && now < open.limit;
+        if self.open.get(&sequence).is_some_and(asks) {
             self.end(sequence, verdict, Reason::Presumed, effects);
         }
     }
@@ -352,7 +376,13 @@ impl Client {
         let mut late = Vec::new();
         if preparing.fast_until.is_some_and(|until| until <= now) {
             preparing.fast_until = None;
-            late = preparing.rounds.iter_mut().map(|(partition, round)| (*partition, round.late())).collect();
+            for (partition, round) in &mut preparing.rounds {
+                if *round.stage() == Stage::Voting {
+                    let near = self.near[usize::from(partition.0)].iter().copied();
+                    self.silent.extend(near.filter(|replica| round.lacks(*replica)));
+                }
+                late.push((*partition, round.late()));
+            }
         }
         let (all, some) = (preparing.again <= now, preparing.resend <= now);
         if all {

@@ -1,10 +1,9 @@
 //! The end of transactions at a replica: how it is noted, executed, told to others, and forgotten.
 
 use super::entry::Entry;
-use super::message::{Ended, Message, Record, Verdict};
+use super::message::{Ended, Message, Record};
 use super::parameters::Parameters;
 use super::server::{DOUBLINGS, Server};
-use super::view;
 use crate::family;
 use crate::request::TxnId;
 use crate::said::say;
@@ -70,18 +69,6 @@ impl Server {
         }
     }
 
-    /// Executes what was decided and not executed; an abort only where a majority of this partition is known to know.
-    pub(super) fn settle_one(&mut self, txn: TxnId, effects: &mut Effects<Self>) {
-        let entry = self.state.entries.get(&txn);
-        let due = |entry: &Entry| {
-            entry.verdict != Some(Verdict::Abort)
-                || self.knowing(entry, self.partition) >= self.majority(self.partition)
-        };
-        if entry.is_some_and(due) {
-            self.settled(txn, effects);
-        }
-    }
-
     /// Executes what may be executed.
     pub(super) fn settled(&mut self, txn: TxnId, effects: &mut Effects<Self>) {
         let due = self.state.entries.get(&txn).is_some_and(|entry| entry.complete() && !entry.executed);
@@ -126,30 +113,8 @@ impl Server {
     pub(super) fn has(&mut self, from: ProcessId, txns: &[TxnId], effects: &mut Effects<Self>) {
         for txn in txns {
             let Some(entry) = self.state.entries.get_mut(txn) else { continue };
-            if entry.noted.insert(from) && entry.verdict == Some(Verdict::Abort) {
-                self.release(from, *txn, effects);
-            }
+            entry.noted.insert(from);
             self.drop_if_done(*txn, effects);
-        }
-    }
-
-    /// One more replica knows that a transaction was aborted. Once a majority of its partition does, that is released
-    /// there: its client, which would say so, may be dead.
-    fn release(&self, from: ProcessId, txn: TxnId, effects: &mut Effects<Self>) {
-        let Some(entry) = self.state.entries.get(&txn) else { return };
-        let partition = from.partition;
-        if from == self.me || !entry.name.participants.contains(&partition) {
-            return;
-        }
-        let members = &self.map.group(partition).members;
-        if !view::doubts(members.len()) {
-            return;
-        }
-        let (knowing, majority) = (self.knowing(entry, partition), self.majority(partition));
-        if knowing == majority {
-            members.iter().for_each(|of| say(of.process, Message::Settle { txn }, effects));
-        } else if knowing > majority {
-            say(from, Message::Settle { txn }, effects);
         }
     }
 
@@ -178,7 +143,7 @@ impl Server {
             if let Some(entry) = self.state.entries.get_mut(&txn).filter(|_| noted) {
                 entry.noted.insert(from);
             }
-            self.settle_one(txn, effects);
+            self.settled(txn, effects);
         }
         say(from, Message::Has { txns: txns.clone() }, effects);
         for txn in txns {
@@ -241,7 +206,7 @@ impl Server {
             }
         }
         for txn in execute {
-            self.settle_one(txn, effects);
+            self.settled(txn, effects);
         }
         finished -= done.len();
         for txn in done {
@@ -271,15 +236,18 @@ impl Server {
         }
     }
 
-    /// Drops the oldest of what a majority of all its replicas knows to have ended.
+    /// Drops the oldest of what a majority of each participant's replicas knows to have ended. For as long as its client may
+    /// ask for it none is dropped: somebody who takes it over could then tell that client another end.
     fn forget(&mut self, count: usize, effects: &mut Effects<Self>) {
+        let (now, limit) = (effects.now(), self.parameters.time_limit);
+        let over = |txn: TxnId, entry: &Entry| self.state.over(txn) || now.since(entry.since) >= limit;
         let known = |entry: &Entry| {
             let mut participants = entry.name.participants.iter();
             participants.all(|partition| self.knowing(entry, *partition) >= self.majority(*partition))
         };
         let entries = self.state.entries.iter();
         let mut old: Vec<(Instant, TxnId)> = entries
-            .filter(|(_, entry)| entry.complete() && known(entry))
+            .filter(|(txn, entry)| entry.complete() && over(**txn, entry) && known(entry))
             .map(|(txn, entry)| (entry.since, *txn))
             .collect();
         old.sort_unstable();

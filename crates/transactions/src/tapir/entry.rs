@@ -84,9 +84,10 @@ impl Entry {
         Some(Ended { txn: *txn, participants: participants.clone(), verdict: self.verdict?, part })
     }
 
-    /// Whether it stands in the way of others.
+    /// Whether it stands in the way of others; what was committed does until it is executed, whoever has voted for it.
     pub fn stands(&self) -> bool {
-        let holds = self.checked || self.vote == Some(Vote::Ok);
+        let commits = matches!(self.verdict, Some(Verdict::Commit(_)));
+        let holds = self.checked || self.vote == Some(Vote::Ok) || commits;
         holds && !self.executed
     }
 }

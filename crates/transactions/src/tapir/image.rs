@@ -16,7 +16,8 @@ enum Image {
     Head {
         normal: u64,
         view: u64,
-        forgotten: Version,
+        /// Nothing: snapshots of earlier versions have something in this place.
+        unused: Version,
         past: Vec<(ClientId, Past)>,
     },
     Entries(Vec<Kept>),
@@ -40,7 +41,7 @@ impl State {
     /// The state in chunks.
     pub fn snapshot(&self) -> Snapshot {
         let past = self.past.iter().map(|(process, past)| (*process, past.clone())).collect();
-        let head = Image::Head { normal: self.normal, view: self.view, forgotten: self.forgotten, past };
+        let head = Image::Head { normal: self.normal, view: self.view, unused: Version::NONE, past };
         let spent = (self.spent > 0).then_some(Image::Spent(self.spent));
         let keep = |entry: &Entry| Kept {
             held: entry.held(),
@@ -50,8 +51,8 @@ impl State {
             merged: entry.merged,
         };
         let mut kept: VecDeque<Kept> = self.entries.values().map(keep).collect();
-        let Margin { deleted, late, newest, reads, floor } = self.data.margin();
-        let (mut deleted, mut late, mut reads) = (deleted.into_iter(), late.into_iter(), reads.into_iter());
+        let Margin { deleted, reads, floor, unused } = self.data.margin();
+        let (mut deleted, mut reads) = (deleted.into_iter(), reads.into_iter());
         let view = self.data.store().export();
         let entries = std::iter::from_fn(move || {
             let taken = fill(|| kept.pop_front());
@@ -61,12 +62,11 @@ impl State {
         let margin = std::iter::from_fn(move || {
             let margin = Margin {
                 deleted: fill(|| deleted.next()),
-                late: fill(|| late.next()),
+                unused: unused.clone(),
                 reads: fill(|| reads.next()),
-                newest,
                 floor,
             };
-            let more = !margin.deleted.is_empty() || !margin.late.is_empty() || !margin.reads.is_empty();
+            let more = !margin.deleted.is_empty() || !margin.reads.is_empty();
             (std::mem::take(&mut first) || more).then_some(Image::Margin(margin))
         });
         let mut index = 0;
@@ -86,8 +86,8 @@ impl State {
     pub fn restore(&mut self, chunk: &[u8]) -> Result<(), Malformed> {
         let image = wire::decode::<Image>(chunk);
         match image.map_err(|error| Malformed { what: "tapir chunk", cause: error.to_string() })? {
-            Image::Head { normal, view, forgotten, past } => {
-                (self.normal, self.view, self.forgotten) = (normal, view, forgotten);
+            Image::Head { normal, view, past, .. } => {
+                (self.normal, self.view) = (normal, view);
                 self.past = past.into_iter().collect();
             }
             Image::Entries(kept) => {

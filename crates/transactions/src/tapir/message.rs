@@ -236,6 +236,8 @@ pub enum Message {
         view: u64,
         /// What is held.
         held: Held,
+        /// Whether that is all that ever was, and nothing of it may be forgotten.
+        sure: bool,
     },
     /// The answer: another one has a higher ballot.
     Outbid {
@@ -243,11 +245,6 @@ pub enum Message {
         txn: TxnId,
         /// The highest ballot promised.
         promised: Ballot,
-    },
-    /// The answer: too long ago to say.
-    Forgotten {
-        /// Which.
-        txn: TxnId,
     },
     /// Replica to replica: these have ended.
     Spread {
@@ -361,7 +358,6 @@ impl Message {
             | Message::Forward(_)
             | Message::Told { .. }
             | Message::Outbid { .. }
-            | Message::Forgotten { .. }
             | Message::Has { .. }
             | Message::Ask { .. }
             | Message::Gone { .. }

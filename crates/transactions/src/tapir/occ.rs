@@ -6,12 +6,9 @@ use isochrone_core::{Blob, Malformed};
 use isochrone_store::versions::{Version, Versions};
 use rustc_hash::FxHasher;
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::hash::{Hash as _, Hasher as _};
 
-/// How long superseded versions are remembered, in nanoseconds of timestamps: longer than a prepared transaction waits
-/// for a view change.
-const HISTORY: u64 = 60_000_000_000;
 /// Reads that are remembered by key, in each of two generations; older ones are remembered together.
 const GENERATION: usize = 1 << 18;
 
@@ -105,16 +102,6 @@ impl Reads {
         of(&self.recent).max(of(&self.older))
     }
 
-    /// Whether it was read at or behind a timestamp; `None` where that is not remembered.
-    fn behind(&self, key: &Blob, at: Version) -> Option<bool> {
-        let known = self.recent.get(key).max(self.older.get(key));
-        match known {
-            Some(last) if *last >= at => Some(true),
-            _ if self.floor >= at => None,
-            _ => Some(false),
-        }
-    }
-
     /// All of them, and the floor, for a snapshot.
     pub fn list(&self) -> (Vec<(Blob, Version)>, Version) {
         let all = self.older.iter().chain(&self.recent);
@@ -135,10 +122,6 @@ impl Reads {
 pub struct Data {
     store: Versions,
     deleted: BTreeMap<Blob, Version>,
-    /// Writes that came late, as far back as versions are remembered.
-    late: BTreeSet<(Version, Blob)>,
-    /// The latest timestamp of all.
-    newest: Version,
     reads: Reads,
 }
 
@@ -165,7 +148,6 @@ impl Data {
         }
         for update in &part.writes {
             if self.latest(&update.key).0 >= at {
-                self.late.insert((at, update.key.clone()));
                 continue;
             }
             match update.value {
@@ -174,33 +156,8 @@ impl Data {
             };
             self.store.put(&update.key, at, update.value.clone());
         }
-        self.newest = self.newest.max(at);
-        let horizon = self.horizon();
-        while self.late.first().is_some_and(|(at, _)| *at < horizon) {
-            self.late.pop_first();
-        }
-        self.store.trim(horizon);
-    }
-
-    /// Superseded versions from here on are remembered.
-    fn horizon(&self) -> Version {
-        Version(self.newest.0.saturating_sub(HISTORY))
-    }
-
-    /// Whether a key was written behind `seen` and not behind `at`; `None` where that is not remembered.
-    fn between(&self, key: &Blob, seen: Version, at: Version) -> Option<bool> {
-        let latest = self.latest(key).0;
-        if latest <= seen {
-            return Some(false);
-        }
-        if latest <= at {
-            return Some(true);
-        }
-        if at < self.horizon() {
-            return None;
-        }
-        let (before, _) = self.store.below(key, Version(at.0.saturating_add(1)))?;
-        Some(before > seen || self.late.iter().any(|(late, name)| name == key && *late > seen && *late <= at))
+        // Nobody asks for what is superseded.
+        self.store.trim(at);
     }
 
     /// A number that equal latest versions agree on: it takes a look at each key.
@@ -219,14 +176,12 @@ impl Data {
     pub fn margin(&self) -> Margin {
         let (reads, floor) = self.reads.list();
         let deleted = self.deleted.iter().map(|(key, at)| (key.clone(), *at)).collect();
-        Margin { deleted, late: self.late.iter().cloned().collect(), newest: self.newest, reads, floor }
+        Margin { deleted, unused: Default::default(), reads, floor }
     }
 
     /// Takes in a part of what was beside the versions.
     pub fn absorb(&mut self, margin: Margin) {
         self.deleted.extend(margin.deleted);
-        self.late.extend(margin.late);
-        self.newest = self.newest.max(margin.newest);
         self.reads.raise(margin.floor);
         for (key, at) in &margin.reads {
             self.reads.note(key, *at);
@@ -247,10 +202,8 @@ impl Data {
 pub struct Margin {
     /// Deleted keys.
     pub deleted: Vec<(Blob, Version)>,
-    /// Writes that came late.
-    pub late: Vec<(Version, Blob)>,
-    /// The latest timestamp of all.
-    pub newest: Version,
+    /// Empty: snapshots of earlier versions have something in this place.
+    pub unused: (Vec<(Version, Blob)>, Version),
     /// When keys were read.
     pub reads: Vec<(Blob, Version)>,
     /// When all others were, at the latest.
@@ -299,32 +252,10 @@ pub fn check(data: &Data, prepared: &Prepared, txn: TxnId, part: &Part, at: Vers
     Vote::Ok
 }
 
-/// Whether a transaction has its place in the order of timestamps among what is committed and prepared; `None` where
-/// that is not remembered. [`check`] refuses more: it depends on what came first. Two transactions that fail this
-/// beside each other cannot both have been voted for by any one replica.
-pub fn fits(data: &Data, prepared: &Prepared, txn: TxnId, part: &Part, at: Version) -> Option<bool> {
-    for (key, seen) in &part.reads {
-        if data.between(key, *seen, at)?
-            || prepared.writer(key, txn, |other| *seen < other && other <= at).is_some()
-        {
-            return Some(false);
-        }
-    }
-    for Update { key, .. } in &part.writes {
-        if data.latest(key).0 == at || prepared.writer(key, txn, |other| other == at).is_some() {
-            return Some(false);
-        }
-        if data.reads.behind(key, at)? || prepared.reader(key, txn, |other| other >= at).is_some() {
-            return Some(false);
-        }
-    }
-    Some(true)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use isochrone_core::{ClientId, ProcessId};
+    use isochrone_core::{ClientId, ProcessId, wire};
 
     const STRICT: Rules = Rules { strict: true, blind: false, stale: false };
     const LOOSE: Rules = Rules { strict: false, ..STRICT };
@@ -382,11 +313,6 @@ mod tests {
         assert_eq!(ask(&part(&[], &["r"]), 50), Vote::Abstain);
         assert_eq!(ask(&part(&[("w", 0)], &[]), 50), Vote::Abstain);
         assert_eq!(ask(&part(&[], &["w"]), 50), Vote::Retry(Version(50)));
-        let place = |data: &Data, at: u64| fits(data, &prepared, txn(9), &part(&[], &["w"]), Version(at));
-        assert_eq!((place(&data, 50), place(&data, 60)), (Some(false), Some(true)));
-        let mut data = data.clone();
-        data.apply(&part(&[], &["w"]), Version(60));
-        assert_eq!((place(&data, 60), place(&data, 70)), (Some(false), Some(true)));
     }
 
     #[test]
@@ -405,6 +331,16 @@ mod tests {
         assert_eq!(data.latest(&Blob::from("x")), (Version(20), None));
         data.apply(&part(&[], &["x"]), Version(300));
         assert_eq!(data.latest(&Blob::from("x")).0, Version(300));
+    }
+
+    #[test]
+    fn snapshots_of_earlier_versions_are_read() {
+        let (key, at) = (Blob::from("x"), Version(7));
+        let late = vec![(at, key.clone())];
+        let former = (vec![(key.clone(), at)], late, Version(9), vec![(key.clone(), Version(8))], Version(3));
+        let margin: Margin = wire::decode(&wire::encode(&former)).unwrap();
+        assert_eq!((margin.deleted, margin.floor), (vec![(key.clone(), at)], Version(3)));
+        assert_eq!(margin.reads, [(key, Version(8))]);
     }
 
     #[test]

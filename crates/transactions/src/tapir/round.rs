@@ -57,10 +57,11 @@ pub enum Next {
 }
 
 impl Round {
-    /// Nothing was heard yet. `fewer` votes than a fast quorum decide: 0, or a planted bug.
-    pub fn new(part: Arc<Part>, replicas: usize, view: u64, fewer: usize) -> Round {
-        let fast = Quorums::supermajority(replicas) - fewer;
-        Round { part, replicas, fast, view, votes: BTreeMap::new(), late: false, stage: Stage::Voting }
+    /// Nothing was heard yet. A majority of votes is enough from the start where it is `late`, as when a replica is silent.
+    /// `fewer` votes than a fast quorum, which is all replicas, decide: 0, or a planted bug.
+    pub fn new(part: Arc<Part>, replicas: usize, view: u64, late: bool, fewer: usize) -> Round {
+        let fast = replicas - fewer;
+        Round { part, replicas, fast, view, votes: BTreeMap::new(), late, stage: Stage::Voting }
     }
 
     /// How far it has come.
@@ -79,6 +80,11 @@ impl Round {
             Stage::Done { vote, .. } => Some(vote),
             _ => None,
         }
+    }
+
+    /// What this replica has voted.
+    pub fn vote(&self, replica: ProcessId) -> Option<Vote> {
+        self.votes.get(&replica).map(|(vote, _)| *vote)
     }
 
     /// Whether this replica is still to answer what was asked last.
@@ -131,8 +137,16 @@ impl Round {
                 return Next::Done(vote, true);
             }
         }
-        let enough = if self.late { Quorums::majority(self.replicas) } else { self.fast };
-        if self.votes.len() < enough.max(Quorums::majority(self.replicas)) {
+        let mut votes = self.votes.values().map(|(vote, _)| *vote);
+        let first = votes.next();
+        let differ = votes.any(|vote| Some(vote) != first);
+        // As soon as two differ there is no fast quorum to wait for.
+        let enough = match (self.late, differ) {
+            (true, _) => Quorums::majority(self.replicas),
+            (false, true) => Quorums::supermajority(self.replicas),
+            (false, false) => self.replicas,
+        };
+        if self.votes.len() < enough {
             return Next::Nothing;
         }
         let vote = decide(self.votes.values().map(|(vote, _)| *vote), Quorums::majority(self.replicas));
@@ -193,7 +207,7 @@ mod tests {
     }
 
     fn round(replicas: usize) -> Round {
-        Round::new(Arc::default(), replicas, 0, 0)
+        Round::new(Arc::default(), replicas, 0, false, 0)
     }
 
     #[test]
@@ -213,7 +227,7 @@ mod tests {
 
     #[test]
     fn a_fast_quorum_of_equal_votes_is_a_result() {
-        for (replicas, fast) in [(1, 1), (3, 3), (5, 4), (7, 6)] {
+        for (replicas, fast) in [(1, 1), (3, 3), (5, 5), (7, 7)] {
             let mut round = round(replicas);
             for seat in 1..fast {
                 assert_eq!(round.voted(replica(seat), 0, Vote::Ok, false), Next::Nothing);
@@ -236,6 +250,12 @@ mod tests {
         assert_eq!(round.confirmed(replica(2), 0), Next::Nothing);
         assert_eq!(round.confirmed(replica(2), 0), Next::Nothing);
         assert_eq!(round.confirmed(replica(0), 0), Next::Done(Vote::Ok, false));
+        let mut round = self::round(5);
+        for seat in 0..3 {
+            assert_eq!(round.voted(replica(seat), 0, Vote::Ok, false), Next::Nothing);
+        }
+        let fourth = round.voted(replica(3), 0, Vote::Abstain, false);
+        assert_eq!(fourth, Next::Finalize(Vote::Ok), "the fifth makes no fast quorum");
     }
 
     #[test]
@@ -244,6 +264,11 @@ mod tests {
         round.voted(replica(0), 0, Vote::Ok, false);
         assert_eq!(round.late(), Next::Nothing);
         assert_eq!(round.voted(replica(1), 0, Vote::Ok, false), Next::Finalize(Vote::Ok));
+        let mut round = Round::new(Arc::default(), 5, 0, true, 0);
+        for seat in 0..2 {
+            assert_eq!(round.voted(replica(seat), 0, Vote::Ok, false), Next::Nothing);
+        }
+        assert_eq!(round.voted(replica(2), 0, Vote::Ok, false), Next::Finalize(Vote::Ok), "from the start");
     }
 
     #[test]

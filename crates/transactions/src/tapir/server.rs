@@ -3,8 +3,8 @@
 use super::message::{Ballot, Message, Name, Note, Part, Record, Vote};
 use super::occ::{self, Rules};
 use super::state::State;
-use super::takeover::Takeover;
-use super::view::{self, Change};
+use super::takeover::{Promise, Takeover};
+use super::view::Change;
 use super::{Mutation, Parameters};
 use crate::census::{self, Census};
 use crate::family;
@@ -169,7 +169,7 @@ impl Server {
                 return;
             }
             fresh = false;
-        } else if self.state.over(txn) {
+        } else if self.state.over(txn) || self.state.may_be_forgotten(txn) {
             return;
         }
         let vote = occ::check(&self.state.data, &self.state.prepared, txn, &part, name.at, self.rules());
@@ -216,9 +216,13 @@ impl Server {
             if same || (ballot == Ballot::CLIENT && entry.name.attempt > attempt) {
                 return;
             }
+            // It may have been aborted, under a ballot above this one.
+            if vote == Vote::Ok && !self.state.is_sure(entry) {
+                return;
+            }
             known = entry.part.is_some();
             fresh = false;
-        } else if self.state.over(txn) {
+        } else if self.state.over(txn) || self.state.may_be_forgotten(txn) {
             return;
         }
         if vote == Vote::Ok && !known && part.is_none() {
@@ -260,7 +264,7 @@ impl Process for Server {
             partition: setup.partition,
             map: setup.map.clone(),
             parameters: setup.parameters,
-            state: State::new(&setup.map, view::doubts(members.len()), setup.parameters.mutation),
+            state: State::new(&setup.map, setup.parameters.mutation),
             takeovers: BTreeMap::new(),
             changing: Change::default(),
             sweeping: false,
@@ -311,12 +315,13 @@ impl Process for Server {
             Message::Settle { txn } => self.settled(txn, effects),
             Message::Cleared { client, done, sequences } => self.cleared(client, done, &sequences, effects),
             Message::Inquire { name, ballot } => self.inquired(from, name, ballot, effects),
-            Message::Promised { ballot, view, held } => self.promised(from, ballot, view, held, effects),
+            Message::Promised { ballot, view, held, sure } => {
+                self.promised(from, ballot, Promise { view, held, sure }, effects);
+            }
             Message::Confirmed { txn, attempt, ballot, view } => {
                 self.confirmed(from, (txn, attempt), ballot, view, effects);
             }
             Message::Outbid { txn, promised } => self.outbid(txn, promised),
-            Message::Forgotten { txn } => self.unknowable(txn, effects),
             Message::Spread { ended, noted } => self.spread(from, ended, noted, effects),
             Message::Has { txns } => self.has(from, &txns, effects),
             Message::Ask { txn } => self.asked(from, txn, effects),

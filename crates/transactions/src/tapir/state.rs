@@ -23,10 +23,10 @@ pub struct Past {
     beyond: BTreeSet<u64>,
 }
 
-/// Sequences in [`Past::beyond`]. One that is forgotten makes some messages more, and no harm.
+/// Sequences in [`Past::beyond`], the highest ones. Once there are so many, those that are lower may have been forgotten.
 const BEYOND_MAX: usize = 1 << 16;
-/// Lives of one client process that are remembered, likewise.
-const LIVES_MAX: usize = 32;
+/// Lives of one client process that are remembered: of all but the oldest of so many nothing was ever forgotten.
+pub(super) const LIVES_MAX: usize = 32;
 
 /// A replica's state.
 #[derive(Clone, Hash, Debug, Default)]
@@ -38,24 +38,20 @@ pub struct State {
     /// All transactions that have not ended everywhere.
     pub entries: BTreeMap<TxnId, Entry>,
     pub(super) past: BTreeMap<ClientId, Past>,
-    /// Of transactions up to this timestamp some were dropped that somebody may still ask for.
-    pub forgotten: Version,
     /// No ballot above this round was promised for what changes of view have let go.
     pub spent: u32,
     /// The last view in which this replica was normal.
     pub normal: u64,
     /// It takes part in none below this one.
     pub view: u64,
-    /// Whether an abort releases nothing before a majority knows of it ([`view::doubts`](super::view::doubts)).
-    pub doubts: bool,
     /// The planted bug.
     pub mutation: Option<Mutation>,
 }
 
 impl State {
     /// Of a replica that has heard nothing yet.
-    pub fn new(map: &Map, doubts: bool, mutation: Option<Mutation>) -> State {
-        State { data: Data::new(census::versions(map)), doubts, mutation, ..State::default() }
+    pub fn new(map: &Map, mutation: Option<Mutation>) -> State {
+        State { data: Data::new(census::versions(map)), mutation, ..State::default() }
     }
 
     fn mutated(&self, mutation: Mutation) -> bool {
@@ -89,6 +85,22 @@ impl State {
     /// Whether this replica knows that it has ended, be it dropped since.
     pub fn has_ended(&self, txn: TxnId) -> bool {
         self.dropped(txn) || self.entries.get(&txn).is_some_and(|entry| entry.verdict.is_some())
+    }
+
+    /// Whether this transaction may have ended here and its name be forgotten since.
+    pub fn may_be_forgotten(&self, txn: TxnId) -> bool {
+        let newer = self.lives(txn.client.process).filter(|life| *life > txn.client).count();
+        let beyond = self.past.get(&txn.client).map(|past| &past.beyond);
+        let full = beyond.filter(|beyond| beyond.len() >= BEYOND_MAX).and_then(|beyond| beyond.first());
+        newer + 1 >= LIVES_MAX || full.is_some_and(|first| txn.sequence < *first)
+    }
+
+    /// Whether this is all that this replica ever held of a transaction that has not ended as far as it knows: what it has voted
+    /// itself, or accepted from the client or for OK. Of one that it has forgotten it takes none of that.
+    pub fn is_sure(&self, entry: &Entry) -> bool {
+        let taken = entry.accepted.is_some_and(|ballot| ballot > Ballot::CLIENT);
+        let own = entry.vote == Some(Vote::Ok) || (entry.vote.is_some() && !taken) || entry.checked;
+        own || !(self.dropped(entry.name.txn) || self.may_be_forgotten(entry.name.txn))
     }
 
     fn past(&mut self, client: ClientId) -> &mut Past {
@@ -152,17 +164,7 @@ impl State {
             Record::Promised { name, ballot } => self.entry(&name).promised = ballot,
             Record::Noted { ended } => self.note(ended),
             Record::Executed { txn } => self.execute(txn),
-            Record::Dropped { txn } => self.drop(txn),
-            Record::Forgotten { txn } => {
-                if let Some(entry) = self.entries.get(&txn) {
-                    let at = match entry.verdict {
-                        Some(Verdict::Commit(at)) => at.max(entry.name.at),
-                        _ => entry.name.at,
-                    };
-                    self.forgotten = self.forgotten.max(at);
-                }
-                self.drop(txn);
-            }
+            Record::Dropped { txn } | Record::Forgotten { txn } => self.drop(txn),
             Record::Changing { view } => self.view = self.view.max(view),
             Record::Installed { view, held, ended } => self.install(view, held, ended),
         }
@@ -183,19 +185,17 @@ impl State {
             Verdict::Commit(at) => at,
             Verdict::Abort => Version::NONE,
         };
-        let executed = verdict == Verdict::Abort && !self.doubts;
         let name = Name { txn, participants, attempt: 0, at };
         self.change(&name, |entry| {
-            debug_assert!(
-                entry.verdict.is_none_or(|known| known == verdict),
-                "{txn:?} ended twice: {:?}, then {verdict:?}",
-                entry.verdict
-            );
-            entry.verdict = Some(verdict);
+            // Who has forgotten a commit may tell it as an abort; what is written down here stays.
+            match *entry.verdict.get_or_insert(verdict) {
+                Verdict::Commit(at) => entry.name.at = at,
+                // It releases what it held.
+                Verdict::Abort => entry.executed = true,
+            }
             if entry.part.is_none() {
                 entry.part = part;
             }
-            entry.executed |= executed;
         });
     }
 
@@ -301,5 +301,69 @@ mod tests {
             assert_eq!((ask(&reads, 20), ask(&reads, 40)), (Vote::Abstain, Vote::Abstain));
             assert_ne!(ask(&writes, 5), Vote::Ok);
         }
+    }
+
+    /// It was executed once, and a crash has lost that.
+    #[test]
+    fn a_commit_stands_in_the_way_from_when_it_is_written_down() {
+        let client = ClientId { process: ProcessId::from_u64(1), incarnation: 1 };
+        let key = Blob::from("x");
+        let writes = vec![Update { key: key.clone(), value: Some(Blob::from("v")) }];
+        let part = Some(Arc::new(Part { reads: Vec::new(), writes }));
+        let (participants, verdict) = (Arc::from([PartitionId(0)]), Verdict::Commit(Version(10)));
+        let ended = Ended { txn: TxnId { client, sequence: 1 }, participants, verdict, part };
+        let mut state = State::default();
+        state.apply(Record::Noted { ended });
+        let reader = |seen| Part { reads: vec![(key.clone(), seen)], writes: Vec::new() };
+        let rules = Rules { strict: false, blind: false, stale: false };
+        let ask = |state: &State, at: u64| {
+            let other = TxnId { client, sequence: 2 };
+            occ::check(&state.data, &state.prepared, other, &reader(Version::NONE), Version(at), rules)
+        };
+        assert_eq!((ask(&state, 5), ask(&state, 20)), (Vote::Ok, Vote::Abstain));
+        state.apply(Record::Executed { txn: TxnId { client, sequence: 1 } });
+        assert_eq!(ask(&state, 20), Vote::Abort, "it has read what was before");
+        assert!(state.prepared.is_empty());
+    }
+
+    #[test]
+    fn what_may_have_been_forgotten_is_known() {
+        let client = ClientId { process: ProcessId::from_u64(1), incarnation: 1 };
+        let txn = |sequence: u64| TxnId { client, sequence };
+        let (mut state, last) = (State::default(), BEYOND_MAX as u64 + 2);
+        // The first never ended here.
+        for sequence in 2..last {
+            state.apply(Record::Dropped { txn: txn(sequence) });
+        }
+        let known = |state: &State, sequence: u64| {
+            (state.dropped(txn(sequence)), state.may_be_forgotten(txn(sequence)))
+        };
+        assert_eq!([1, 2, last].map(|at| known(&state, at)), [(false, true), (true, false), (false, false)]);
+        state.apply(Record::Dropped { txn: txn(last) });
+        assert_eq!([2, 3].map(|at| known(&state, at)), [(false, true), (true, false)]);
+        state.done(client, 4);
+        assert_eq!([1, 2, 3, 4].map(|at| known(&state, at).0), [true, true, true, true]);
+        // So many later lives push out what is known of this one.
+        for incarnation in 2..=LIVES_MAX as u32 {
+            assert!(!state.may_be_forgotten(txn(last + 1)), "{incarnation}");
+            state.done(ClientId { incarnation, ..client }, 0);
+        }
+        assert!(state.may_be_forgotten(txn(last + 1)));
+    }
+
+    /// Who has forgotten it may say that it was aborted.
+    #[test]
+    fn an_end_that_is_written_down_stays() {
+        let client = ClientId { process: ProcessId::from_u64(1), incarnation: 1 };
+        let txn = TxnId { client, sequence: 1 };
+        let writes = vec![Update { key: Blob::from("x"), value: Some(Blob::from("v")) }];
+        let part = Some(Arc::new(Part { reads: Vec::new(), writes }));
+        let mut state = State::default();
+        for (verdict, part) in [(Verdict::Commit(Version(10)), None), (Verdict::Abort, part)] {
+            let participants = Arc::from([PartitionId(0)]);
+            state.apply(Record::Noted { ended: Ended { txn, participants, verdict, part } });
+        }
+        state.apply(Record::Executed { txn });
+        assert_eq!(state.data.latest(&Blob::from("x")).0, Version(10));
     }
 }

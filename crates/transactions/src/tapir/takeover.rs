@@ -19,13 +19,21 @@ pub struct Takeover {
     ballot: Ballot,
     /// The highest ballot that others have promised.
     highest: Ballot,
-    /// What the replicas promised with, and in which view of their partition.
-    promises: BTreeMap<ProcessId, (u64, Held)>,
+    promises: BTreeMap<ProcessId, Promise>,
     proposal: Option<Proposal>,
     due: Instant,
     tries: u32,
-    /// Partitions that cannot tell without a change of view.
-    unclear: BTreeSet<PartitionId>,
+}
+
+/// What a replica promised with.
+#[derive(Clone, Hash, Debug)]
+pub struct Promise {
+    /// In which view of its partition.
+    pub view: u64,
+    /// What it holds.
+    pub held: Held,
+    /// Whether that is all that it ever held.
+    pub sure: bool,
 }
 
 #[derive(Clone, Hash, Debug)]
@@ -39,24 +47,20 @@ struct Proposal {
 /// What a majority of a partition says about one try of a transaction.
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]
 pub enum Said {
-    /// Prepared, and enough have checked it.
+    /// Prepared, and a majority has checked it.
     Yes,
     /// Not prepared, and it never will be.
     No,
-    /// It may be prepared; too few who can tell have answered.
-    Perhaps,
 }
 
-/// What follows from the answers of one partition, all of one view, about one try.
+/// What follows from the answers of one partition, of a majority and all of one view, about one try.
 ///
-/// What was accepted under the highest ballot stands. Where nothing was, a fast quorum of equal votes may have been
-/// counted if all but `n - q` of the answers are for it; if they are a majority besides, then a majority has checked
-/// it, and it may be committed.
+/// What was accepted under the highest ballot stands. Where nothing was, all replicas may have voted for it, and their
+/// client may have counted that, if all that answer have; it may be committed as soon as a majority has checked it.
 pub fn said<'a>(answers: impl Iterator<Item = &'a Held>, attempt: u32, replicas: usize) -> Said {
-    let (mut collected, mut votes) = (0, 0);
+    let mut votes = 0;
     let mut accepted: Option<(Ballot, Vote)> = None;
     for held in answers {
-        collected += 1;
         if held.name.attempt != attempt {
             continue;
         }
@@ -72,7 +76,6 @@ pub fn said<'a>(answers: impl Iterator<Item = &'a Held>, attempt: u32, replicas:
         Some((_, Vote::Ok)) => Said::Yes,
         Some(_) => Said::No,
         None if votes >= Quorums::majority(replicas) => Said::Yes,
-        None if votes >= Quorums::recovery(replicas, collected) => Said::Perhaps,
         None => Said::No,
     }
 }
@@ -108,15 +111,8 @@ impl Server {
         // Before anybody hears of it, so that no later life of this replica takes the same ballot.
         self.log(Record::Promised { name: name.clone(), ballot }, effects);
         let due = effects.now() + self.pause(tries, effects);
-        let takeover = Takeover {
-            ballot,
-            highest: ballot,
-            promises: BTreeMap::new(),
-            proposal: None,
-            due,
-            tries,
-            unclear: BTreeSet::new(),
-        };
+        let takeover =
+            Takeover { ballot, highest: ballot, promises: BTreeMap::new(), proposal: None, due, tries };
         self.takeovers.insert(txn, takeover);
         for replica in self.replicas(&name.participants) {
             say(replica, Message::Inquire { name: name.clone(), ballot }, effects);
@@ -143,9 +139,6 @@ impl Server {
             }
             Some(entry) if entry.promised == ballot => {}
             None if self.state.dropped(txn) => return say(from, Message::Gone { txn }, effects),
-            None if name.at <= self.state.forgotten => {
-                return say(from, Message::Forgotten { txn }, effects);
-            }
             known => {
                 let fresh = known.is_none();
                 self.log(Record::Promised { name, ballot }, effects);
@@ -155,65 +148,63 @@ impl Server {
             }
         }
         let Some(entry) = self.state.entries.get(&txn) else { return };
-        let (view, held) = (self.state.normal, entry.held());
-        say(from, Message::Promised { ballot, view, held }, effects);
+        let (view, held, sure) = (self.state.normal, entry.held(), self.state.is_sure(entry));
+        say(from, Message::Promised { ballot, view, held, sure }, effects);
     }
 
     pub(super) fn promised(
         &mut self,
         from: ProcessId,
         ballot: Ballot,
-        view: u64,
-        held: Held,
+        promise: Promise,
         effects: &mut Effects<Self>,
     ) {
-        let txn = held.name.txn;
+        let txn = promise.held.name.txn;
         let Some(takeover) = self.takeovers.get_mut(&txn) else { return };
         if takeover.ballot != ballot || takeover.proposal.is_some() {
             return;
         }
-        takeover.promises.insert(from, (view, held));
+        takeover.promises.insert(from, promise);
         self.consider(txn, effects);
     }
 
-    /// Proposes an end as soon as the answers oblige to one, or leave the choice.
+    /// Proposes an end as soon as the answers oblige to one, or leave the choice. Who may have forgotten is believed where
+    /// that aborts, and nowhere else.
     fn consider(&mut self, txn: TxnId, effects: &mut Effects<Self>) {
         let presume = self.parameters.mutated(Mutation::PresumeAbort);
         let Some(entry) = self.state.entries.get(&txn) else { return };
         let Some(takeover) = self.takeovers.get_mut(&txn) else { return };
         let participants = entry.name.participants.clone();
-        let all = takeover.promises.values().map(|(_, held)| held);
+        let all = takeover.promises.values().map(|promise| &promise.held);
         let Some((attempt, at)) = counting(all) else { return };
-        let mut views = BTreeMap::new();
-        let mut verdicts = Vec::new();
+        let (mut views, mut never, mut unsure) = (BTreeMap::new(), None, false);
         for partition in participants.iter() {
             let here = || takeover.promises.iter().filter(|(from, _)| from.partition == *partition);
-            let Some(view) = here().map(|(_, (view, _))| *view).max() else { return };
-            let answers = || here().filter(|(_, (of, _))| *of == view).map(|(_, (_, held))| held);
+            let Some(view) = here().map(|(_, promise)| promise.view).max() else { return };
+            let answers = || here().map(|(_, promise)| promise).filter(|promise| promise.view == view);
+            let sure = || answers().filter(|promise| promise.sure);
             let replicas = self.map.group(*partition).members.len();
-            if answers().count() < Quorums::majority(replicas) {
+            let (all, certain, majority) = (answers().count(), sure().count(), Quorums::majority(replicas));
+            if all < majority {
                 return;
             }
-            let said = match said(answers(), attempt, replicas) {
-                Said::Yes if presume && answers().all(|held| held.accepted.is_none()) => Said::No,
-                said => said,
+            let said = match () {
+                () if all - certain >= majority => Said::No,
+                () if certain >= majority => said(sure().map(|promise| &promise.held), attempt, replicas),
+                () => said(answers().map(|promise| &promise.held), attempt, replicas),
             };
-            views.insert(*partition, view);
-            verdicts.push((*partition, said));
-        }
-        let never = verdicts.iter().find(|(_, said)| *said == Said::No);
-        let targets: Vec<PartitionId> = match never {
-            Some((partition, _)) => vec![*partition],
-            None => {
-                let unclear = verdicts.iter().filter(|(_, said)| *said == Said::Perhaps);
-                takeover.unclear = unclear.map(|(partition, _)| *partition).collect();
-                if !takeover.unclear.is_empty() {
-                    return;
-                }
-                participants.to_vec()
+            let untold = || answers().all(|promise| promise.held.accepted.is_none());
+            match said {
+                Said::Yes if !(presume && untold()) => unsure |= certain < majority,
+                _ => never = never.or(Some(*partition)),
             }
+            views.insert(*partition, view);
+        }
+        let (vote, targets) = match never {
+            Some(partition) => (Vote::Abort, vec![partition]),
+            None if unsure => return,
+            None => (Vote::Ok, participants.to_vec()),
         };
-        let vote = if never.is_some() { Vote::Abort } else { Vote::Ok };
         let name = Name { txn, participants, attempt, at };
         let targets = targets.into_iter().map(|partition| (partition, (views[&partition], BTreeSet::new())));
         takeover.proposal = Some(Proposal { name, vote, targets: targets.collect() });
@@ -280,14 +271,6 @@ impl Server {
         }
     }
 
-    /// Others have forgotten how it ended: this replica was away for too long to find out.
-    pub(super) fn unknowable(&mut self, txn: TxnId, effects: &mut Effects<Self>) {
-        if let Some(takeover) = self.takeovers.get_mut(&txn) {
-            takeover.tries = DOUBLINGS;
-            Self::count("ends_unknowable", effects);
-        }
-    }
-
     /// Tries again what has taken too long, under a higher ballot. Where others may wait for their turn, what was tried
     /// often is put off: its partitions may be out of reach for long.
     pub(super) fn sweep_takeovers(&mut self, effects: &mut Effects<Self>) {
@@ -298,15 +281,14 @@ impl Server {
         for txn in due {
             let Some(takeover) = self.takeovers.remove(&txn) else { continue };
             let mut views: BTreeMap<PartitionId, u64> = BTreeMap::new();
-            for (from, (view, _)) in &takeover.promises {
+            for (from, promise) in &takeover.promises {
                 let latest = views.entry(from.partition).or_default();
-                *latest = (*latest).max(*view);
+                *latest = (*latest).max(promise.view);
             }
-            for (from, (view, _)) in &takeover.promises {
-                // Who is behind comes along, and where nobody can tell, all go on.
-                let unclear = u64::from(takeover.unclear.contains(&from.partition));
-                let latest = views[&from.partition] + unclear;
-                if *view < latest {
+            for (from, promise) in &takeover.promises {
+                // Who is behind comes along.
+                let latest = views[&from.partition];
+                if promise.view < latest {
                     say(*from, Message::ChangeView { view: latest }, effects);
                 }
             }
@@ -326,7 +308,7 @@ impl Takeover {
     /// What the transaction does at a partition, if anybody there has said.
     fn part(&self, partition: PartitionId) -> Option<Arc<Part>> {
         let here = self.promises.iter().filter(|(from, _)| from.partition == partition);
-        here.filter_map(|(_, (_, held))| held.part.clone()).next()
+        here.filter_map(|(_, promise)| promise.held.part.clone()).next()
     }
 }
 
@@ -337,6 +319,7 @@ mod tests {
     use crate::map::{Group, Map, Split};
     use crate::request::Update;
     use crate::tapir::Parameters;
+    use crate::tapir::state::LIVES_MAX;
     use isochrone_core::{
         Blob, ClientId, Effect, Identity, KeyspaceId, NodeId, Outbox, Process as _, Random, ReplicaId, Span,
         Stamp,
@@ -352,12 +335,12 @@ mod tests {
 
     const TAKEN: Ballot = Ballot { round: 1, by: 1 };
 
-    /// Whoever voted how, and whoever of them answers: what may have been a fast quorum is never denied, and what is
-    /// affirmed was checked by a majority.
+    /// Whoever voted how, and whoever of them answers: what all have voted for is never denied, and what is affirmed was
+    /// checked by a majority.
     #[test]
     fn a_fast_quorum_is_never_denied() {
         for replicas in [1, 3, 5, 7] {
-            let (fast, majority) = (Quorums::supermajority(replicas), Quorums::majority(replicas));
+            let majority = Quorums::majority(replicas);
             for votes in 0..1u32 << replicas {
                 for answers in (0..1u32 << replicas).filter(|set| set.count_ones() as usize >= majority) {
                     let vote = |replica: &usize| {
@@ -370,9 +353,8 @@ mod tests {
                         .collect();
                     let said = said(told.iter(), 0, replicas);
                     let all = votes.count_ones() as usize;
-                    assert!(all < fast || said != Said::No, "{replicas} {votes:b} {answers:b}");
+                    assert!(all < replicas || said != Said::No, "{replicas} {votes:b} {answers:b}");
                     assert!(said != Said::Yes || all >= majority, "{replicas} {votes:b} {answers:b}");
-                    assert!(replicas > 3 || said != Said::Perhaps, "three replicas can always tell");
                 }
             }
         }
@@ -435,6 +417,90 @@ mod tests {
         }
     }
 
+    /// What the first replica of three proposes where these promise, each with what it holds and whether it is sure.
+    fn proposed(promises: &[(u8, &Held, bool)]) -> Vec<Vote> {
+        let mut first = First::new();
+        let name = held(0, None, None).name;
+        let (part, below, done, cleared) = (Arc::<Part>::default(), 0, 0, Vec::new());
+        let prepare = Message::Prepare { name: name.clone(), part, view: 0, below, done, cleared };
+        first.hear(name.txn.client.process, prepare);
+        let ballot = first.take_over(name.txn);
+        let mut said = Vec::new();
+        for (seat, held, sure) in promises {
+            let promise = Message::Promised { ballot, view: 0, held: (*held).clone(), sure: *sure };
+            said.extend(first.hear(replica(*seat), promise));
+        }
+        let vote = |message: Message| match message {
+            Message::Finalize { vote, .. } => Some(vote),
+            _ => None,
+        };
+        said.into_iter().filter_map(vote).collect()
+    }
+
+    #[test]
+    fn who_may_have_forgotten_aborts_and_commits_nothing() {
+        let (nothing, vote) = (held(0, None, None), held(0, Some(Vote::Ok), None));
+        let accepted = held(0, Some(Vote::Ok), Some(TAKEN));
+        let refused = |ballot: Ballot| held(0, Some(Vote::Abort), Some(ballot));
+        let (abort, commit) = (vec![Vote::Abort; 3], vec![Vote::Ok; 3]);
+        // The third is silent. Had all voted for it, or two accepted it, and nobody forgotten, these would know.
+        assert_eq!(proposed(&[(0, &vote, true), (1, &nothing, false)]), abort);
+        // It may have been accepted by two; or refused, under a later ballot, by the one that does not know.
+        let one = [(0, &accepted, true), (1, &nothing, false)];
+        assert_eq!(proposed(&one), []);
+        assert_eq!(proposed(&[one[0], one[1], (2, &vote, true)]), commit, "two are sure");
+        assert_eq!(proposed(&[one[0], one[1], (2, &nothing, false)]), abort, "two have accepted nothing");
+        // What it has refused since it may have refused before under a later ballot.
+        let (earlier, later) = (refused(Ballot { round: 1, by: 0 }), refused(Ballot { round: 2, by: 0 }));
+        assert_eq!(proposed(&[one[0], (1, &earlier, false)]), []);
+        assert_eq!(proposed(&[one[0], (1, &later, false)]), abort);
+    }
+
+    /// It says so of what it never voted for, keeps its promise, and takes no part in a commit.
+    #[test]
+    fn a_replica_says_what_it_may_have_forgotten() {
+        let mut first = First::new();
+        let name = held(0, None, None).name;
+        let client = name.txn.client;
+        let another = |client: ClientId, sequence: u64| {
+            let txn = TxnId { client, sequence };
+            Name { txn, ..name.clone() }
+        };
+        let prepare = |name: &Name| {
+            let (name, part, below, done, cleared) = (name.clone(), Arc::<Part>::default(), 0, 0, Vec::new());
+            Message::Prepare { name, part, view: 0, below, done, cleared }
+        };
+        let ballot = |by: u64| Ballot { round: 1, by };
+        let ask = |by: u64, name: &Name| Message::Inquire { name: name.clone(), ballot: ballot(by) };
+        let finalize = |vote: Vote| {
+            let (name, part) = (name.clone(), Some(Arc::<Part>::default()));
+            Message::Finalize { name, ballot: ballot(2), view: 0, vote, part }
+        };
+        let voted = another(client, 2);
+        first.hear(client.process, prepare(&voted));
+        // So many later lives of the client are known that what was known of this one may be gone.
+        let latest = LIVES_MAX as u32;
+        for incarnation in 2..=latest {
+            first.server.state.done(ClientId { incarnation, ..client }, 0);
+        }
+        assert_eq!(first.hear(client.process, prepare(&name)), []);
+        assert_eq!(first.hear(replica(2), finalize(Vote::Ok)), []);
+        let said = first.hear(replica(2), ask(2, &name));
+        assert!(matches!(said[..], [Message::Promised { sure: false, .. }]), "{said:?}");
+        let said = first.hear(replica(1), ask(1, &name));
+        assert!(matches!(said[..], [Message::Outbid { .. }]), "{said:?}");
+        assert_eq!(first.hear(replica(2), finalize(Vote::Ok)), []);
+        let said = first.hear(replica(2), finalize(Vote::Abort));
+        assert!(matches!(said[..], [Message::Confirmed { .. }]), "{said:?}");
+        let said = first.hear(replica(2), ask(3, &name));
+        assert!(matches!(said[..], [Message::Promised { sure: false, .. }]), "{said:?}");
+        // What it has voted for, and what of the latest lives it never heard of.
+        for name in [voted, another(ClientId { incarnation: latest, ..client }, 1)] {
+            let said = first.hear(replica(2), ask(2, &name));
+            assert!(matches!(said[..], [Message::Promised { sure: true, .. }]), "{said:?}");
+        }
+    }
+
     #[test]
     fn a_ballot_is_taken_once_whatever_views_and_restarts_forget() {
         let name = held(0, None, None).name;
@@ -471,7 +537,7 @@ mod tests {
         };
         let promise = |ballot, vote| {
             let held = Held { part: Some(part.clone()), promised: ballot, ..held(0, Some(vote), None) };
-            Message::Promised { ballot, view: 1, held }
+            Message::Promised { ballot, view: 1, held, sure: true }
         };
         let proposed = |said: Vec<Message>| -> Vec<(Ballot, u64, Vote)> {
             let proposal = |message| match message {

