@@ -50,7 +50,8 @@ pub trait StateMachine: Clone + Debug + Hash + Send + Sync + 'static {
     /// Answers a reading command from the state as it is. `None` where the answer would change the
     /// state after all (a key whose deadline lies at or before the command's stamp is deleted by the
     /// command that touches it, and clients never see an expiry that is not in the log;
-    /// `specs/curp.md` 7.3): such a command goes through the log.
+    /// `specs/curp.md` 7.3): such a command goes through the log. A command about all keys leaves such keys out of its
+    /// answer instead.
     fn read(&self, command: &Self::Command) -> Option<Self::Reply>;
 
     /// The reply of a command where it depends on nothing in the state: a blind write. Where a keyspace

@@ -20,6 +20,11 @@ impl Deadlines {
         self.0.get(0)
     }
 
+    /// How many lie at or before a stamp.
+    pub fn through(&self, stamp: Stamp) -> usize {
+        self.0.index(self.0.seek(|(held, _)| *held <= stamp))
+    }
+
     /// Those from a deadline on, in order.
     pub fn from(&self, deadline: Stamp) -> impl Iterator<Item = &(Stamp, Key)> {
         let place = self.0.seek(|(held, _)| *held < deadline);
@@ -71,5 +76,9 @@ mod tests {
             assert_eq!(deadlines.first(), twin.first());
         }
         assert!(twin.len() > 1_000 && deadlines.0.iter().eq(twin.iter()));
+        for stamp in (0..66).map(Stamp::from_nanos) {
+            let through = twin.iter().filter(|(deadline, _)| *deadline <= stamp).count();
+            assert_eq!(deadlines.through(stamp), through);
+        }
     }
 }

@@ -2,12 +2,12 @@
 
 use crate::Store;
 use crate::key::Key;
-use crate::random;
 use crate::trie::{Entry as Listed, Trie};
 use crate::turn::{Mark, Turn};
+use crate::value::Entry;
 use isochrone_core::command::{ExpiryCondition, Kind, PRESENT, Refusal, Response, Share, TtlUnit};
 use isochrone_core::glob::Glob;
-use isochrone_core::{Blob, Stamp};
+use isochrone_core::{Blob, Random, Stamp};
 use std::collections::BTreeMap;
 
 /// Each of these keys once, in the order in which they are first named: a command of a few bytes a key may name one
@@ -65,23 +65,40 @@ impl Store {
         })
     }
 
-    pub(crate) fn list(&self, pattern: &[u8], within: impl Fn(&Key) -> bool) -> Response {
+    /// How many keys there are whose time is not over.
+    pub(crate) fn alive(&self, stamp: Stamp) -> usize {
+        self.keys.len() - self.deadlines.through(stamp)
+    }
+
+    pub(crate) fn list(&self, pattern: &[u8], stamp: Stamp, within: impl Fn(&Key) -> bool) -> Response {
         let glob = Glob::new(pattern);
-        let matching = self.keys.iter().filter(|entry| glob.matches(entry.key) && within(entry.key));
+        let alive = self.keys.iter().filter(|entry| !entry.value.is_over(stamp));
+        let matching = alive.filter(|entry| glob.matches(entry.key) && within(entry.key));
         Response::Array(matching.map(|entry| Response::Bulk(entry.key.blob())).collect())
     }
 
-    pub(crate) fn random_key(&self, seed: u64) -> Response {
-        if self.keys.is_empty() {
+    pub(crate) fn random_key(&self, seed: u64, stamp: Stamp) -> Response {
+        if self.alive(stamp) == 0 {
             return Response::Nil;
         }
-        match self.keys.nth(random::one(seed, self.keys.len())) {
-            Some((key, _)) => Response::Bulk(key.blob()),
-            None => Response::Nil,
+        // Where hardly any is alive, a draw seldom finds one: then the first from the last draw on, and around.
+        const DRAWS: usize = 64;
+        let (mut random, mut at) = (Random::seeded(seed), 0);
+        for _ in 0..DRAWS {
+            at = random.below(self.keys.len() as u64) as usize;
+            if let Some((key, entry)) = self.keys.nth(at)
+                && !entry.is_over(stamp)
+            {
+                return Response::Bulk(key.blob());
+            }
         }
+        let mut around = self.keys.iter_at(at).chain(self.keys.iter().take(at));
+        let found = around.find(|entry| !entry.value.is_over(stamp));
+        found.map_or(Response::Nil, |entry| Response::Bulk(entry.key.blob()))
     }
 
-    /// A page of those keys that are `within`, where so many partitions share them.
+    /// A page of those keys alive that are `within`, where so many partitions share them.
+    #[expect(clippy::too_many_arguments, reason = "what SCAN names, and whose keys")]
     pub(crate) fn scan(
         &self,
         partitions: u16,
@@ -89,9 +106,11 @@ impl Store {
         count: u64,
         pattern: Option<&Blob>,
         kind: Option<Kind>,
+        stamp: Stamp,
         within: impl Fn(&Key) -> bool,
     ) -> Response {
         let (mut items, shift) = (Vec::new(), cursor_shift(partitions));
+        let within = |entry: &Listed<'_, Entry>| !entry.value.is_over(stamp) && within(entry.key);
         let cursor = page(&self.keys, cursor, shift, count, pattern, within, |entry| {
             if kind.is_none_or(|kind| entry.value.value.kind() == kind) {
                 items.push(entry.key.blob());
@@ -134,7 +153,7 @@ fn page<'a, V>(
     shift: u32,
     count: u64,
     pattern: Option<&Blob>,
-    within: impl Fn(&Key) -> bool,
+    within: impl Fn(&Listed<'a, V>) -> bool,
     mut found: impl FnMut(Listed<'a, V>),
 ) -> u64 {
     // Beyond the last hash lies nothing: cursors that were never given list nothing.
@@ -149,7 +168,7 @@ fn page<'a, V>(
             return place;
         }
         last = place;
-        if !within(entry.key) {
+        if !within(&entry) {
             continue;
         }
         seen += 1;

@@ -8,9 +8,12 @@
 //!
 //! **Expiry** (`specs/curp.md` 7.3). A key whose deadline lies at or before the stamp of a command that
 //! touches it is deleted by that command, before anything else. Nothing else expires a key: no clock of a
-//! replica, no highest stamp seen. A command that touches the whole keyspace deletes all such keys.
-//! [`StateMachine::read`] declines to answer where a key would have to be deleted; such a read goes
-//! through the log.
+//! replica, no highest stamp seen. [`StateMachine::read`] declines to answer where a key would have to be deleted;
+//! such a read goes through the log.
+//!
+//! A command about all keys names none, and so expires none: the time of millions may be over at once, and every replica
+//! would stand still meanwhile. It counts and lists what is alive at its stamp. A command with an earlier stamp that is executed
+//! later, of a node whose clock is behind or one that was longer on its way, may still find what it has left out.
 //!
 //! **Views.** [`Store::export`] costs one reference count, because all containers are shared copy on write
 //! (`trie`, `sequence`); what is changed behind a view is copied path by path.
@@ -127,7 +130,7 @@ impl Store {
         }
     }
 
-    /// Whether this operation touches a key that its stamp expires.
+    /// Whether this operation names a key that its stamp expires.
     fn touches_expired(&self, operation: &Operation, stamp: Stamp) -> bool {
         if self.deadline().is_none_or(|deadline| deadline > stamp)
             || matches!(operation, Operation::Move { .. })
@@ -136,15 +139,14 @@ impl Store {
         }
         let mut expired = false;
         operation.visit(&mut |touch| {
-            expired |= match touch {
-                Touch::Key(key, _) => self.keys.get(key).is_some_and(|entry| entry.deadline <= stamp),
-                Touch::All(_) => true,
+            if let Touch::Key(key, _) = touch {
+                expired |= self.keys.get(key).is_some_and(|entry| entry.is_over(stamp));
             }
         });
         expired
     }
 
-    /// Answers an operation that changes nothing; `None` for all others. No key that it touches is expired.
+    /// Answers an operation that changes nothing; `None` for all others. No key that it names is expired.
     fn answer(&self, operation: &Operation, stamp: Stamp) -> Option<Response> {
         let answer = self.try_answer(operation, stamp)?;
         // Of a transaction, each part is.
@@ -169,12 +171,12 @@ impl Store {
             Type { key } => Ok(self.kind(key)),
             Ttl { key, unit, absolute } => Ok(self.ttl(key, stamp, *unit, *absolute)),
             Scan { cursor, count, pattern, kind } => {
-                Ok(self.scan(1, *cursor, *count, pattern.as_ref(), *kind, |_| true))
+                Ok(self.scan(1, *cursor, *count, pattern.as_ref(), *kind, stamp, |_| true))
             }
-            Share { share } => return self.answer_share(share).map(Ok),
-            Keys { pattern } => Ok(self.list(pattern, |_| true)),
-            DbSize => Ok(Response::count(self.keys.len())),
-            RandomKey { seed } => Ok(self.random_key(*seed)),
+            Share { share } => return self.answer_share(share, stamp).map(Ok),
+            Keys { pattern } => Ok(self.list(pattern, stamp, |_| true)),
+            DbSize => Ok(Response::count(self.alive(stamp))),
+            RandomKey { seed } => Ok(self.random_key(*seed, stamp)),
             Version { key } => Ok(Response::Integer(self.version(key) as i64)),
 
             HGet { key, field } => self.hget(key, field),

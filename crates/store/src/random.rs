@@ -22,7 +22,7 @@ pub(crate) fn answer<T>(
 }
 
 /// One of `len` positions; `len` is not 0.
-pub(crate) fn one(seed: u64, len: usize) -> usize {
+fn one(seed: u64, len: usize) -> usize {
     Random::seeded(seed).below(len as u64) as usize
 }
 

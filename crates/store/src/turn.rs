@@ -124,7 +124,7 @@ impl<'a> Turn<'a> {
         self.left
     }
 
-    /// Deletes what the stamp expires among what the operation touches, then executes it.
+    /// Deletes what the stamp expires among the keys that the operation names, then executes it.
     pub fn run(&mut self, operation: &Operation) -> Response {
         if let Some(elsewhere) = self.store.elsewhere(operation) {
             return elsewhere;
@@ -264,33 +264,19 @@ impl<'a> Turn<'a> {
     }
 
     fn purge(&mut self, operation: &Operation) {
-        let mut all = false;
-        operation.visit(&mut |touch| match touch {
-            Touch::Key(key, _) => drop(self.expire(key)),
-            Touch::All(_) => all = true,
+        operation.visit(&mut |touch| {
+            if let Touch::Key(key, _) = touch {
+                self.expire(key);
+            }
         });
-        if all {
-            self.expire_all();
-        }
     }
 
     /// Deletes this key if the stamp expires it; whether it did.
     pub fn expire(&mut self, key: &Blob) -> bool {
-        let due = self.store.keys.get(key).is_some_and(|entry| entry.deadline <= self.stamp);
+        let due = self.store.keys.get(key).is_some_and(|entry| entry.is_over(self.stamp));
         let expired = due && self.delete(key).is_some();
         self.store.expired += u64::from(expired);
         expired
-    }
-
-    /// Deletes all keys that the stamp expires.
-    fn expire_all(&mut self) {
-        while let Some((deadline, key)) = self.store.deadlines.first()
-            && *deadline <= self.stamp
-        {
-            let key = key.blob();
-            self.delete(&key);
-            self.store.expired += 1;
-        }
     }
 
     /// Deletes everything that is served here.

@@ -1,7 +1,8 @@
 //! The way back from one command: what it may change, as it was before.
 //!
-//! A command changes nothing but the keys that it touches, so their entries are enough, and an entry costs a reference
-//! count or two to keep. What touches the whole keyspace keeps all of it, which costs no more.
+//! A command changes nothing but the keys that it names, so their entries are enough, and an entry costs a reference
+//! count or two to keep. Of what changes the whole keyspace all is kept, which costs no more; what looks at all keys
+//! changes none.
 
 use crate::Store;
 use crate::bytes::{Bytes, PIECE};
@@ -186,6 +187,7 @@ impl Before {
                 *copied = Some(key);
                 left.saturating_add(spine)
             }),
+            Touch::All(Access::Read) => {}
             Touch::All(access) => {
                 if access == Access::Write {
                     self.weight = self.weight.saturating_add(store.len() * ELEMENT);

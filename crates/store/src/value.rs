@@ -20,6 +20,13 @@ pub(crate) struct Entry {
     pub version: u64,
 }
 
+impl Entry {
+    /// Whether the key's time is over at this stamp.
+    pub fn is_over(&self, stamp: Stamp) -> bool {
+        self.deadline <= stamp && self.deadline != Stamp::MAX
+    }
+}
+
 /// A value: 24 bytes, cheap to clone, shared copy on write.
 #[derive(Clone, PartialEq, Hash)]
 pub(crate) enum Value {

@@ -17,7 +17,7 @@ use crate::turn::Turn;
 use crate::{Store, hash};
 use isochrone_core::command::{Operation, Refusal, Response, Share, Shared};
 use isochrone_core::migration::{Ring, Stretch};
-use isochrone_core::{Blob, Command, PartitionId};
+use isochrone_core::{Blob, Command, PartitionId, Stamp};
 use std::sync::Arc;
 
 /// What one store is asked, that of the partition [`Ring::at`], which serves these places, ascending.
@@ -51,21 +51,22 @@ fn lies_in(key: &Key, ring: Ring, stretches: &[Stretch]) -> bool {
 
 impl Store {
     /// Answers a share that changes nothing; `None` for one that does.
-    pub(crate) fn answer_share(&self, share: &Share) -> Option<Response> {
+    pub(crate) fn answer_share(&self, share: &Share, stamp: Stamp) -> Option<Response> {
         let Share { ring, stretches, operation } = share;
         let all = self.ranges_of(*ring).serves_only(stretches);
         let within = |key: &Key| all || lies_in(key, *ring, stretches);
         let response = match operation {
             Operation::Scan { cursor, count, pattern, kind } => {
-                self.scan(ring.partitions, *cursor, *count, pattern.as_ref(), *kind, within)
+                self.scan(ring.partitions, *cursor, *count, pattern.as_ref(), *kind, stamp, within)
             }
-            Operation::Keys { pattern } => self.list(pattern, within),
-            Operation::DbSize if all => Response::count(self.len()),
+            Operation::Keys { pattern } => self.list(pattern, stamp, within),
+            Operation::DbSize if all => Response::count(self.alive(stamp)),
             Operation::DbSize => {
-                Response::count(self.keys.iter().filter(|listed| within(listed.key)).count())
+                let alive = self.keys.iter().filter(|listed| !listed.value.is_over(stamp));
+                Response::count(alive.filter(|listed| within(listed.key)).count())
             }
             // Any will do, whoever was asked about it.
-            Operation::RandomKey { seed } => self.random_key(*seed),
+            Operation::RandomKey { seed } => self.random_key(*seed, stamp),
             _ => return None,
         };
         Some(self.shared(response, stretches))

@@ -2,6 +2,9 @@
 
 use super::*;
 use isochrone_core::command::{ExpiryCondition, TtlUnit};
+use isochrone_core::migration::{Ring, Stretch};
+use isochrone_core::{Export, KeyspaceId, PartitionId};
+use std::collections::BTreeMap;
 
 fn expire(key: &str, millis: u64, condition: ExpiryCondition) -> Operation {
     Operation::ExpireAt { key: b(key), at: at(millis), condition }
@@ -163,9 +166,7 @@ fn a_sweep_deletes_what_is_due_of_its_keys_and_nothing_else() {
     assert_eq!(store.run_at(350, sweep("k300 k200")), Response::Integer(2));
     store.run(Operation::Del { keys: names("lasting") });
     assert_eq!(store.len(), 1);
-    // Listing the keyspace deletes what is due, as a command.
-    assert_eq!(store.read(&command(400, Operation::Keys { pattern: b("*") })), None);
-    assert_eq!(store.run_at(400, Operation::Keys { pattern: b("*") }), array(""));
+    assert_eq!(store.run_at(400, sweep("k400")), Response::Integer(1));
     assert_eq!(store.len(), 0);
     // Counted, and no part of the state.
     let expired = |store: &Store| store.keys().unwrap().expired;
@@ -178,7 +179,7 @@ fn a_sweep_deletes_what_is_due_of_its_keys_and_nothing_else() {
 fn what_is_taken_back_has_not_expired() {
     let mut store = Store::default();
     let expired = |store: &Store| store.keys().unwrap().expired;
-    for operation in [get("k"), Operation::Keys { pattern: b("*") }] {
+    for operation in [get("k"), Operation::Sweep { keys: names("k") }] {
         store.run(set_until("k", "v", 100));
         let late = command(100, operation);
         let before = store.before(&late);
@@ -187,4 +188,117 @@ fn what_is_taken_back_has_not_expired() {
         store.revert(before);
         assert_eq!((store.len(), expired(&store)), (1, 0), "{late:?}");
     }
+}
+
+/// What commands about all keys answer at a stamp, each page of a scan included.
+fn whole(store: &mut Store, millis: u64) -> Vec<Response> {
+    let mut answers = vec![
+        store.run_at(millis, Operation::DbSize),
+        store.run_at(millis, Operation::Keys { pattern: b("*") }),
+    ];
+    answers.extend((0..4).map(|seed| store.run_at(millis, Operation::RandomKey { seed })));
+    let ring = Ring { keyspace: KeyspaceId(3), partitions: 2, at: PartitionId(0) };
+    for stretch in [Stretch::ALL, ring.stretch(PartitionId(1))] {
+        for operation in [Operation::DbSize, Operation::Keys { pattern: b("*") }] {
+            let share = Store::share(&command(millis, operation), ring, &[stretch]).unwrap();
+            answers.push(store.run_at(millis, share.operation));
+        }
+    }
+    let mut from = 0;
+    loop {
+        let scan = Operation::Scan { cursor: from, count: 10, pattern: None, kind: None };
+        let page = store.run_at(millis, scan);
+        let Response::Scan { cursor, .. } = &page else { panic!("{page:?}") };
+        from = *cursor;
+        answers.push(page);
+        if from == 0 {
+            return answers;
+        }
+    }
+}
+
+#[test]
+fn commands_about_all_keys_leave_out_what_is_overdue_and_delete_none_of_it() {
+    const OVERDUE: u64 = 200_000;
+    let mut store = Store::default();
+    store.run(set("lasting", "v"));
+    store.run(set_until("later", "v", 1_001));
+    for number in 0..OVERDUE {
+        store.apply(&command(1, set_until(&format!("k{number}"), "v", 100 + number % 901)));
+    }
+    let (view, mut copy) = (store.export(), Store::default());
+    (0..).map_while(|index| view.chunk(index)).for_each(|chunk| copy.absorb(&chunk).unwrap());
+    let before = (store.len(), store.digest());
+    let answers = whole(&mut store, 1_000);
+    assert!(answers == whole(&mut copy, 1_000), "a replica that was sent the state answers the same");
+    for store in [&store, &copy] {
+        assert_eq!((store.len(), store.digest()), before);
+        assert_eq!(StateMachine::keys(store).unwrap().expired, 0);
+        // No command needs a place in the log for it.
+        assert!(store.read(&command(1_000, Operation::DbSize)).is_some());
+    }
+    assert_eq!(answers[0], Response::Integer(2));
+    assert_eq!(sorted(answers[1].clone()), array("lasting later"));
+    assert!(answers[2..6].iter().all(|key| [bulk("lasting"), bulk("later")].contains(key)), "{answers:?}");
+    let shared = |answer: &Response| match answer {
+        Response::Share(shared) => shared.response.clone(),
+        answer => panic!("{answer:?}"),
+    };
+    assert_eq!(shared(&answers[6]), Response::Integer(2));
+    assert_eq!(sorted(shared(&answers[7])), array("lasting later"));
+    let Response::Array(of_the_other) = shared(&answers[9]) else { panic!("{:?}", answers[9]) };
+    assert_eq!(shared(&answers[8]), Response::count(of_the_other.len()));
+    let found = answers[10..].iter().flat_map(|page| match page {
+        Response::Scan { items, .. } => items.clone(),
+        page => panic!("{page:?}"),
+    });
+    let mut found: Vec<Blob> = found.collect();
+    found.sort();
+    assert_eq!(found, [b("lasting"), b("later")]);
+    assert!(answers.len() > 1_900, "a page looks at ten for each that was asked for: {}", answers.len());
+    // An earlier stamp finds them alive, a later one nothing that has a deadline.
+    assert_eq!(store.run_at(99, Operation::DbSize), Response::count(before.0));
+    assert_eq!(store.run_at(1_001, Operation::DbSize), Response::Integer(1));
+    assert_eq!(store.run_at(1_001, Operation::RandomKey { seed: 5 }), bulk("lasting"));
+    store.run(Operation::Del { keys: names("lasting") });
+    assert_eq!(store.run_at(1_001, Operation::RandomKey { seed: 5 }), Response::Nil);
+    // They are deleted by commands that name them, so many at a time.
+    loop {
+        let due = copy.overdue(at(1_000), 1_024);
+        if due.is_empty() {
+            break;
+        }
+        let count = Response::count(due.len());
+        assert_eq!(copy.run_at(1_000, Operation::Sweep { keys: due.into() }), count);
+    }
+    assert_eq!((copy.len(), StateMachine::keys(&copy).unwrap().expired), (2, OVERDUE));
+    // Nor does what empties the keyspace look at each.
+    assert_eq!(store.run_at(1_001, Operation::Flush), Response::Ok);
+    assert_eq!((store.len(), StateMachine::keys(&store).unwrap().expired), (0, 0));
+}
+
+#[test]
+fn of_few_that_are_alive_among_many_that_are_over_each_is_drawn_alike() {
+    let mut store = Store::default();
+    for at in 0..1_000 {
+        let (name, millis) = (format!("k{at}"), if at % 10 == 0 { 5_000 } else { 100 });
+        store.run(set_until(&name, "v", millis));
+    }
+    let mut drawn = BTreeMap::<Blob, usize>::new();
+    for seed in 0..20_000 {
+        let Response::Bulk(key) = store.run_at(200, Operation::RandomKey { seed }) else { panic!() };
+        *drawn.entry(key).or_default() += 1;
+    }
+    assert_eq!(drawn.len(), 100);
+    assert!(drawn.values().all(|times| *times < 400), "{drawn:?}");
+}
+
+/// What is left out is not deleted, and is there for a command of before.
+#[test]
+fn a_command_of_before_finds_what_one_about_all_keys_has_left_out() {
+    let mut store = Store::default();
+    store.run(set_until("k", "v", 100));
+    assert_eq!(store.run_at(110, Operation::DbSize), Response::Integer(0));
+    assert_eq!(store.run_at(99, Operation::Persist { key: b("k") }), Response::Integer(1));
+    assert_eq!(store.run_at(110, Operation::DbSize), Response::Integer(1));
 }
