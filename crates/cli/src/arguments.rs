@@ -14,7 +14,7 @@ use std::path::PathBuf;
     version,
     propagate_version = true,
     max_term_width = 100,
-    after_help = "Examples:\n  isochrone up\n  redis-cli -p 7001 SET city Lisbon\n  isochrone status\n  isochrone sim deployments/three-regions.toml --seed 7 --faults all\n  isochrone help sim\n\nExit status: 0 it was done, and what was to hold holds; 1 it failed, or something does not hold; 2 what was asked for\ncannot be meant (a flag, a name, a file), or its result cannot be written; 3 undecided within the limit (check, sim).\n\nEnvironment:\n  NO_COLOR                 no colours, where it is not empty\n  RUST_LOG                 what node, redis and up log, e.g. debug or isochrone_node=debug,warn\n  ISOCHRONE_LOG_FORMAT     how they log: text, or json\n  ISOCHRONE_AUTH           user:password, where a verb asks a node that wants one\n  ISOCHRONE_ADMIN_TOKEN    what whoever gives a node orders over HTTP must show, for node and redis\n  ISOCHRONE_PASSWORD_HASH  the hash of the password that clients of redis must know"
+    after_help = "Examples:\n  isochrone up\n  redis-cli -p 7001 SET city Lisbon\n  isochrone status\n  isochrone sim --seed 7 --faults all\n  isochrone help sim\n\nExit status: 0 it was done, and what was to hold holds; 1 it failed, or something does not hold; 2 what was asked for\ncannot be meant (a flag, a name, a file), or its result cannot be written; 3 undecided within the limit (check, sim).\n\nEnvironment:\n  NO_COLOR                 no colours, where it is not empty\n  RUST_LOG                 what node, redis and up log, e.g. debug or isochrone_node=debug,warn\n  ISOCHRONE_LOG_FORMAT     how they log: text, or json\n  ISOCHRONE_AUTH           user:password, where a verb asks a node that wants one\n  ISOCHRONE_ADMIN_TOKEN    what orders over HTTP must show: for node and redis, and for move-leader, replica, range, stop\n  ISOCHRONE_PASSWORD_HASH  the hash of the password that clients of redis must know"
 )]
 pub struct Arguments {
     /// What to do.
@@ -33,12 +33,24 @@ pub enum Verb {
     Redis(Redis),
     /// Show how a running cluster stands: who leads, who answers, what clients wait for
     Status(Status),
+    /// Let a node lead a keyspace: nothing is lost, and commands wait for some round trips
+    MoveLeader(crate::orders::arguments::MoveLeader),
+    /// Take a node in as a replica of a keyspace, or let one go
+    Replica(crate::orders::arguments::Replica),
+    /// Show which partition serves which keys, and move keys from one to another
+    Range(crate::orders::arguments::Range),
+    /// Stop a node in order
+    Stop(crate::orders::arguments::Stop),
     /// Look at the machine of a node, before that is started or beside it: disk, clock, limits, addresses, round trips
     Doctor(Doctor),
     /// Show the network that `up` emulates between its regions; cut regions off, and heal them
     Net(crate::net::arguments::Net),
+    /// Say which node may be stopped next, so that all are upgraded or started anew one by one while every keyspace is served
+    Upgrade(crate::upgrade::arguments::Upgrade),
     /// Save a whole keyspace of a running cluster into a file, put it back, and look into such a file
     Backup(crate::backup::arguments::Backup),
+    /// See whether the audit log of a node is what was written: no line changed, moved or removed
+    Audit(crate::audit::Audit),
     /// Predict each region's commit latency for every protocol and leader, and the floor
     Plan(Plan),
     /// Simulate a deployment in virtual time, with faults, and check what its clients saw
@@ -228,11 +240,11 @@ pub struct Plan {
 
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Examples:\n  isochrone sim deployments/five-regions.toml\n  isochrone sim deployments/three-regions.toml --seeds 1000 --faults all\n  isochrone sim deployments/three-regions.toml --seed 7 --faults all --trace\n\nWorkloads of commands: ycsb-a to ycsb-f, set, get, incr, check; of transactions: retwis, ycsbt, smallbank, bank, ledger,\ntxn-check."
+    after_help = "Examples:\n  isochrone sim --seed 7 --faults all\n  isochrone sim deployments/three-regions.toml --seeds 1000 --faults all\n  isochrone sim deployments/three-regions.toml --seed 7 --faults all --trace\n\nWorkloads of commands: ycsb-a to ycsb-f, set, get, incr, check; of transactions: retwis, ycsbt, smallbank, bank, ledger,\ntxn-check."
 )]
 pub struct Sim {
-    /// The deployment
-    pub file: PathBuf,
+    /// The deployment [default: five regions of EC2, built in, which `isochrone up` runs]
+    pub file: Option<PathBuf>,
     /// Which of its keyspaces [default: the first]
     #[arg(long, value_name = "NAME")]
     pub keyspace: Option<String>,

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod arguments;
+mod audit;
 mod backup;
 mod bench;
 mod calibrated;
@@ -15,6 +16,7 @@ mod log;
 mod man;
 mod net;
 mod node;
+mod orders;
 mod output;
 mod parse;
 mod plan;
@@ -25,6 +27,7 @@ mod status;
 mod stop;
 mod transactions;
 mod up;
+mod upgrade;
 
 use arguments::Verb;
 use isochrone_core::ConfigErrors;
@@ -69,9 +72,15 @@ fn main() -> ExitCode {
         Verb::Node(arguments) => node::run(arguments),
         Verb::Redis(arguments) => redis::run(arguments),
         Verb::Status(arguments) => status::run(arguments),
+        Verb::MoveLeader(arguments) => orders::move_leader(arguments),
+        Verb::Replica(arguments) => orders::replica(arguments),
+        Verb::Range(arguments) => orders::range(arguments),
+        Verb::Stop(arguments) => orders::stop(arguments),
         Verb::Doctor(arguments) => doctor::run(arguments),
         Verb::Net(arguments) => net::run(arguments),
+        Verb::Upgrade(arguments) => upgrade::run(arguments),
         Verb::Backup(arguments) => backup::run(arguments),
+        Verb::Audit(arguments) => audit::run(arguments),
         Verb::Plan(arguments) => plan::run(arguments),
         Verb::Sim(arguments) => sim::run(arguments),
         Verb::Bench(arguments) => bench::run(arguments),
@@ -92,7 +101,8 @@ fn main() -> ExitCode {
         Ok(Status::Failed) => ExitCode::from(1),
         Ok(Status::Undecided) => ExitCode::from(3),
         Err(error) => {
-            output::say(format_args!("isochrone: {error:#}"));
+            // Some of it is what strangers said.
+            output::say(status::screen::clean(&format!("isochrone: {error:#}")));
             ExitCode::from(if is_usage(&error) { 2 } else { 1 })
         }
     }

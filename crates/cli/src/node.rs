@@ -20,8 +20,13 @@ use std::time::Duration;
 /// How often it is looked whether the node still runs, while no signal comes.
 const GLANCE: Duration = Duration::from_millis(100);
 
-/// The environment variable with the token that HTTP clients must show to change anything.
-const TOKEN: &str = "ISOCHRONE_ADMIN_TOKEN";
+/// The environment variable with the token that orders over HTTP must show, and who gives them.
+pub(crate) const TOKEN: &str = "ISOCHRONE_ADMIN_TOKEN";
+
+/// The token that a node of this process is started with.
+pub(crate) fn admin_token() -> Option<String> {
+    std::env::var(TOKEN).ok().filter(|token| !token.is_empty())
+}
 
 /// Runs the verb.
 pub(crate) fn run(arguments: Arguments) -> anyhow::Result<Status> {
@@ -74,7 +79,7 @@ pub(crate) fn serve(
         sockets,
         peers: BTreeMap::new(),
         emulation: None,
-        admin_token: std::env::var(TOKEN).ok().filter(|token| !token.is_empty()),
+        admin_token: admin_token(),
         network: None,
         snapshot_bytes: DEFAULT_SNAPSHOT_BYTES,
     };
@@ -181,6 +186,7 @@ pub(crate) fn start(error: StartError) -> anyhow::Error {
         ) => error.to_string(),
         error @ (StartError::Security(_)
         | StartError::Layout { .. }
+        | StartError::Audit { .. }
         | StartError::OtherCluster { .. }
         | StartError::OtherNode { .. }) => error.to_string(),
         other => return other.into(),

@@ -2,7 +2,7 @@
 //! cluster, or of the answers to five questions.
 
 mod ask;
-mod live;
+pub(crate) mod live;
 
 use crate::arguments::{Format, Plan};
 use crate::chart::{self, Bars};

@@ -38,8 +38,8 @@ pub(crate) fn run(arguments: Sim) -> anyhow::Result<Status> {
         ));
     }
     for (flag, path) in [("history", &arguments.history), ("trace-svg", &arguments.trace_svg)] {
-        if let Some(path) = path {
-            apart(&arguments.file, flag, path)?;
+        if let (Some(file), Some(path)) = (&arguments.file, path) {
+            apart(file, flag, path)?;
         }
     }
     let (deployment, keyspace) = subject(&arguments)?;
@@ -146,7 +146,10 @@ fn faults(arguments: &Sim) -> anyhow::Result<FaultSet> {
 fn subject(arguments: &Sim) -> anyhow::Result<(Deployment, KeyspaceId)> {
     // Nothing is served: the certificates may come later.
     let known = protocols::known().insecure(true);
-    let mut deployment = Deployment::load(&arguments.file, &known)?;
+    let mut deployment = match &arguments.file {
+        Some(file) => Deployment::load(file, &known)?,
+        None => Deployment::five_regions(),
+    };
     deployment.given_matrix()?;
     let keyspace = deployment.choose_keyspace(arguments.keyspace.as_deref())?;
     if let Some(protocol) = &arguments.protocol {
@@ -335,7 +338,8 @@ fn write_history(
 
 /// The command that runs one seed again, with every flag that changes a run.
 fn replay(arguments: &Sim, seed: u64) -> String {
-    let mut words = vec!["isochrone sim".to_owned(), quoted(&arguments.file.display().to_string())];
+    let mut words = vec!["isochrone sim".to_owned()];
+    words.extend(arguments.file.as_ref().map(|file| quoted(&file.display().to_string())));
     let mut flag = |name: &str, value: Option<String>| {
         if let Some(value) = value {
             words.push(format!("--{name} {}", quoted(&value)));

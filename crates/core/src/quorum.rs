@@ -26,7 +26,7 @@ impl Quorums {
         n / 2 + 1
     }
 
-    /// The fast quorum of Fast Paxos, Domino, Carousel's fast path, CURP's superquorum and TAPIR: any two
+    /// The fast quorum of Fast Paxos, Domino, Carousel's fast path and CURP's superquorum: any two
     /// and any majority have a replica in common, so a majority tells what may have been chosen fast.
     pub const fn supermajority(n: usize) -> usize {
         FastQuorums::of(n).fast()

@@ -8,6 +8,7 @@
 //! To other nodes ([`News`]): every message that is published; that somebody here waits for a key, once a
 //! second for as long as it does; and that a key for which somebody elsewhere waits was given something.
 
+use crate::audit::Audit;
 use crate::gateway::Outcome;
 use crate::redis::acl::Users;
 use crate::redis::{Scripts, Slowlog};
@@ -147,6 +148,8 @@ pub struct Hub {
     pub slowlog: Slowlog,
     /// The users of this node.
     pub users: Users,
+    /// Where it is kept what they administer and are denied, where that is kept.
+    pub(crate) audit: Option<Audit>,
     news: Vec<News>,
     news_bytes: usize,
     /// What other nodes have told, and nobody here has heard yet.

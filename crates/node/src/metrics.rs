@@ -3,6 +3,7 @@
 //! Cardinality: every series is per keyspace, partition, peer or limit of the deployment, never per key or
 //! client; see [`crate::limits::Limits::metric_series`].
 
+use crate::audit::AuditMetrics;
 use crate::certificates::Expiries;
 pub use crate::grpc::GrpcMetrics;
 use crate::journal::{DurationHistogram, JournalMetrics};
@@ -213,6 +214,8 @@ pub struct NodeMetrics {
     pub clients: AtomicU64,
     /// Of the gRPC server.
     pub grpc: GrpcMetrics,
+    /// Of the audit log.
+    pub audit: Arc<AuditMetrics>,
     /// When the certificates in use run out.
     pub certificates: CertificateMetrics,
 }

@@ -315,8 +315,8 @@ fn reason(matrix: &Matrix, rows: &[Row], best: &Row, demand: &Demand) -> String 
         let (fast, slow) = (demand.total(&best.commits) as f64, demand.total(&slow.commits) as f64);
         let share = 100.0 * (next.rank.unwrap_or(0) as f64 - fast) / (slow - fast);
         if share < 100.0 {
-            reason +=
-                &format!("; with more than {share:.0}% of interfering commands {} is faster", label(next));
+            let more = if lead > 0.0 { format!("more than {share:.0}% of ") } else { String::new() };
+            reason += &format!("; with {more}interfering commands {} is faster", label(next));
         }
     }
     reason

@@ -147,14 +147,27 @@ pub(crate) fn rows(
         let commits = each(&|client| multipaxos::commit(matrix, client, *leader, group));
         rows.push(row("multipaxos", Some(*leader), None, commits));
     }
-    for leader in &leaders {
-        let commits = each(&|client| sdpaxos::commit(matrix, client, *leader, group));
-        rows.push(row("sdpaxos", Some(*leader), None, commits));
-    }
     let weighed = |free: &[Span], conflicting: &[Span]| {
         let share = |part: f64, commits: &[Span]| demand.total(commits) as f64 * part / 100.0;
         Some((share(100.0 - demand.conflict, free) + share(demand.conflict, conflicting)) as u128)
     };
+    let tuned = epaxos::Tuned::of(keyspace);
+    let (fast, slow) = (
+        each(&|client| epaxos::fast(matrix, client, group)),
+        each(&|client| tuned.slow(matrix, client, group)),
+    );
+    if fast == slow {
+        rows.push(row("epaxos", None, None, fast));
+    } else {
+        let rank = weighed(&fast, &slow);
+        rows.push(Row { rank, ..row("epaxos", None, Some("no conflict"), fast) });
+        rows.push(row("epaxos", None, Some("conflict"), slow));
+    }
+    // Behind EPaxos: its answers wait for whatever other regions wrote before, unless they are of the commit.
+    for leader in &leaders {
+        let commits = each(&|client| sdpaxos::commit(matrix, client, *leader, group));
+        rows.push(row("sdpaxos", Some(*leader), None, commits));
+    }
     for leader in &leaders {
         let commits = each(&|client| curp_consensus::commit(matrix, client, *leader, group));
         // What conflicts takes the way of Multi-Paxos.
@@ -179,18 +192,6 @@ pub(crate) fn rows(
         Some("others busy"),
         each(&|client| mencius::busy(matrix, client, group)),
     ));
-    let tuned = epaxos::Tuned::of(keyspace);
-    let (fast, slow) = (
-        each(&|client| epaxos::fast(matrix, client, group)),
-        each(&|client| tuned.slow(matrix, client, group)),
-    );
-    if fast == slow {
-        rows.push(row("epaxos", None, None, fast));
-    } else {
-        let rank = weighed(&fast, &slow);
-        rows.push(Row { rank, ..row("epaxos", None, Some("no conflict"), fast) });
-        rows.push(row("epaxos", None, Some("conflict"), slow));
-    }
     // Its figures are those of a client alone, so it is shown and not ranked. The coordinator does not matter then.
     let alone = each(&|client| fastpaxos::commit(matrix, client, leaders[0], group));
     rows.push(row("fastpaxos", None, Some("no collision"), alone));

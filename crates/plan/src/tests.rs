@@ -30,9 +30,9 @@ fn the_table_of_five_regions() {
 
                                           US West  US East    Euro    Asia  Australia    mean
         floor                               102.0     88.0   161.0   115.0      161.0   125.4
+        epaxos, no conflict                 102.0     88.0   166.0   115.0      161.0   126.4
         sdpaxos, sequencer US West          102.0     88.0   166.0   115.0      161.0   126.4
         mencius, others busy                102.0     88.0   166.0   115.0      161.0   126.4
-        epaxos, no conflict                 102.0     88.0   166.0   115.0      161.0   126.4
         domino, reply = commit              102.0     88.0   166.0   115.0      161.0   126.4
         sdpaxos, sequencer US East          102.0     88.0   166.0   172.0      205.0   146.6
         sdpaxos, sequencer Asia             102.0    172.0   235.0   115.0      161.0   157.0
@@ -58,8 +58,8 @@ fn the_table_of_five_regions() {
         multipaxos, leader Australia        322.0    366.0   451.0   276.0      161.0   315.2
         multipaxos, leader Euro             332.0    254.0   166.0   401.0      456.0   321.8
 
-        recommended: sdpaxos, sequencer US West, 1.0 ms over the mean floor
-          the lowest mean, with epaxos as low; while other regions write, with reply = "commit"
+        recommended: epaxos, 1.0 ms over the mean floor
+          the lowest mean, with sdpaxos with US West as low; with interfering commands sdpaxos with US West is faster
         configured:  multipaxos, leader US East, 69.2 ms slower
     "#]]
     .assert_eq(&planned(&Deployment::five_regions()).to_string());
@@ -82,9 +82,9 @@ fn the_table_of_domino_in_north_america() {
         curp, leader VA              67.0    51.0    67.0    36.0    68.0    46.0    43.0    68.0    57.0    55.9
         curp, leader QC              67.0    51.0    67.0    36.0    68.0    46.0    43.0    68.0    57.0    55.9
         fastpaxos, no collision      67.0    51.0    67.0    36.0    68.0    46.0    43.0    68.0    57.0    55.9
+        epaxos                       38.0    65.0    90.0    69.0    67.0    88.0    61.0    38.0    49.0    62.8
         sdpaxos, sequencer VA        38.0    65.0    90.0    69.0    67.0    88.0    61.0    38.0    49.0    62.8
         mencius, others busy         38.0    65.0    90.0    69.0    67.0    88.0    61.0    38.0    49.0    62.8
-        epaxos                       38.0    65.0    90.0    69.0    67.0    88.0    61.0    38.0    49.0    62.8
         sdpaxos, sequencer QC        38.0    65.0    91.0    69.0    68.0    89.0    61.0    38.0    49.0    63.1
         multipaxos, leader VA        38.0    65.0    97.0    69.0   105.0    84.0    64.0    76.0    67.0    73.9
         multipaxos, leader QC        76.0    89.0   105.0    70.0   106.0    84.0    61.0    38.0    49.0    75.3
@@ -97,7 +97,7 @@ fn the_table_of_domino_in_north_america() {
           the lowest mean; curp with WA comes next, 4.2 ms more
         sequenced:   domino with reply = "commit", 3.3 ms faster
           its answers say that a command has its place; results come later
-        placement:   sdpaxos, sequencer IA, replicas in IA, WY, IL
+        placement:   epaxos, replicas in IA, WY, IL
           mean 24.4 ms, 27.2 ms less than where the replicas stand now
         configured:  multipaxos, leader WA, 55.0 ms slower
     "#]].assert_eq(&planned(&ready_made("domino-na")).to_string());
@@ -115,9 +115,9 @@ fn clients_weigh_the_means() {
                                           US West  US East    Euro    Asia  Australia    mean
         clients                                 0        0       3       0          1
         floor                               102.0     88.0   161.0   115.0      161.0   161.0
+        epaxos, no conflict                 102.0     88.0   166.0   115.0      161.0   164.8
         sdpaxos, sequencer US West          102.0     88.0   166.0   115.0      161.0   164.8
         mencius, others busy                102.0     88.0   166.0   115.0      161.0   164.8
-        epaxos, no conflict                 102.0     88.0   166.0   115.0      161.0   164.8
         domino, reply = commit              102.0     88.0   166.0   115.0      161.0   164.8
         sdpaxos, sequencer US East          102.0     88.0   166.0   172.0      205.0   175.8
         curp-consensus, leader US East      161.0     88.0   176.0   172.0      205.0   183.2
@@ -143,8 +143,8 @@ fn clients_weigh_the_means() {
         epaxos, conflict                    204.0    176.0   332.0   230.0      322.0   329.5
         multipaxos, leader Australia        322.0    366.0   451.0   276.0      161.0   378.5
 
-        recommended: sdpaxos, sequencer US West, 3.8 ms over the mean floor
-          the lowest mean, with epaxos as low; while other regions write, with reply = "commit"
+        recommended: epaxos, 3.8 ms over the mean floor
+          the lowest mean, with sdpaxos with US West as low; with interfering commands sdpaxos with US West is faster
         configured:  multipaxos, leader US East, 40.5 ms slower
     "#]]
     .assert_eq(&plan(&deployment, MAIN, &demand).unwrap().to_string());

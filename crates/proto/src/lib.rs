@@ -5,6 +5,8 @@
 
 #![forbid(unsafe_code)]
 
+pub mod health;
+
 /// What all messages have in common, such as how long they are.
 pub use prost::Message;
 

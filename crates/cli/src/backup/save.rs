@@ -49,10 +49,13 @@ pub(super) fn run(arguments: Save) -> anyhow::Result<Status> {
             path.display()
         )));
     }
-    writable(&path)?;
+    if !piped {
+        writable(&path)?;
+    }
     let aside = piped || is_stdout(&path);
     let (connection, place) = place::open(&node, keyspace.as_deref(), RIGHTS)?;
-    let target = Target::create(&path).map_err(|cause| unwritable(&path, &cause))?;
+    let target = (!piped).then(|| Target::create(&path)).transpose();
+    let mut target = target.map_err(|cause| unwritable(&path, &cause))?;
     let header = Header {
         cluster: place.cluster.clone(),
         keyspace: place.keyspace.clone(),
@@ -62,10 +65,20 @@ pub(super) fn run(arguments: Save) -> anyhow::Result<Status> {
         begun_ms: place.now_ms(),
         one_moment: false,
     };
-    let to = BufWriter::with_capacity(PIECE, target);
+    let mut stdout;
+    let to: &mut dyn Write = match &mut target {
+        Some(target) => target,
+        None => {
+            stdout = stdout_file().map_err(|cause| unwritable(&path, &cause))?;
+            &mut stdout
+        }
+    };
+    let to = BufWriter::with_capacity(PIECE, to);
     let Saved { to, counts, bytes, gone, ended_ms } = save(connection, &place, &header, to, &path)?;
-    let target = to.into_inner().map_err(|error| unwritable(&path, error.error()))?;
-    target.finish().map_err(|cause| unwritable(&path, &cause))?;
+    drop(to);
+    if let Some(target) = target {
+        target.finish().map_err(|cause| unwritable(&path, &cause))?;
+    }
     let text = match format {
         Format::Json => {
             let file = path.display().to_string();
@@ -97,10 +110,14 @@ pub(super) fn run(arguments: Save) -> anyhow::Result<Status> {
     Ok(Status::Held)
 }
 
+/// What standard output goes to, as it was handed down: by its name a socket, or a file of another user, cannot be opened.
+fn stdout_file() -> io::Result<File> {
+    io::stdout().as_fd().try_clone_to_owned().map(File::from)
+}
+
 /// Whether this is what standard output goes to, by whatever name.
 fn is_stdout(path: &Path) -> bool {
-    let stdout = io::stdout().as_fd().try_clone_to_owned().and_then(|stdout| File::from(stdout).metadata());
-    match (path.metadata(), stdout) {
+    match (path.metadata(), stdout_file().and_then(|stdout| stdout.metadata())) {
         (Ok(one), Ok(other)) => (one.dev(), one.ino()) == (other.dev(), other.ino()),
         _ => false,
     }

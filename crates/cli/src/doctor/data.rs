@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 const WRITES: u64 = 64;
 const WRITE: usize = 4 << 10;
 const LONGEST: Duration = Duration::from_secs(5);
+/// Whoever wrote for that was ended long before it is this old.
+const ABANDONED: Duration = Duration::from_secs(60);
 
 /// A disk whose median sync takes longer is told of.
 const SLOW: Duration = Duration::from_millis(10);
@@ -182,6 +184,7 @@ fn enough(free: u64, all: u64) -> Check {
 
 /// How long each write took until it was durable, as the journal writes.
 fn measure(place: &Path) -> io::Result<Vec<Duration>> {
+    tidy(place);
     // It goes with all that is in it. Its name does no harm where this ends too early for that.
     let folder = tempfile::Builder::new().prefix(TRIAL).tempdir_in(place)?;
     let mut file = RealDisk::new(folder.path()).create("trial", WRITES * WRITE as u64)?;
@@ -196,6 +199,22 @@ fn measure(place: &Path) -> io::Result<Vec<Duration>> {
         }
     }
     Ok(times)
+}
+
+/// Removes what others have left that were killed: here, and further up, where they wrote as long as this did not exist.
+fn tidy(place: &Path) {
+    let place = std::path::absolute(place).unwrap_or_else(|_| place.to_owned());
+    for folder in place.ancestors() {
+        for entry in folder.read_dir().into_iter().flatten().flatten() {
+            let age = || entry.metadata().ok()?.modified().ok()?.elapsed().ok();
+            if entry.file_name().to_string_lossy().starts_with(TRIAL)
+                && age().is_some_and(|age| age > ABANDONED)
+            {
+                // It does no harm, and the next may try again.
+                let _ = std::fs::remove_dir_all(entry.path());
+            }
+        }
+    }
 }
 
 fn sync_time(times: &[Duration]) -> Check {
@@ -299,6 +318,19 @@ mod tests {
         assert_eq!(folder.path().read_dir().unwrap().count(), 0, "something is left");
         std::fs::create_dir_all(data.join("journal")).unwrap();
         assert_eq!(place(&data).unwrap(), data.join("journal"));
+        // Of those that were killed, one while there was no journal; one that goes on stays.
+        let left = |above: &Path, name: &str, age: Duration| {
+            let left = above.join(format!("{TRIAL}{name}"));
+            std::fs::create_dir(&left).unwrap();
+            std::fs::write(left.join("trial"), "x").unwrap();
+            let at = std::time::SystemTime::now() - age;
+            std::fs::File::open(&left).unwrap().set_modified(at).unwrap();
+            left
+        };
+        let (up, here) = (left(folder.path(), "up", 2 * ABANDONED), left(&data, "here", 2 * ABANDONED));
+        let beside = left(&data, "beside", Duration::ZERO);
+        measure(&data.join("journal")).unwrap();
+        assert_eq!([&up, &here, &beside].map(|left| left.exists()), [false, false, true]);
         std::fs::write(folder.path().join("file"), "").unwrap();
         let error = place(&folder.path().join("file/data")).unwrap_err();
         assert_eq!(error.verdict, Verdict::Fail);

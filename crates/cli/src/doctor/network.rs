@@ -100,7 +100,7 @@ pub(super) fn round_trips(case: &Case) -> Vec<Check> {
             checks.push(match (&peer.peer, asked) {
                 (Some(address), Some(asked)) => {
                     let way = asked.await.unwrap_or_else(|error| Err(error.to_string()));
-                    judge(peer, address, says(case, peer), way)
+                    judge(peer, address, says(case, peer), missed(case, peer), way)
                 }
                 _ => {
                     let advice = "give every node listen = \"HOST:PORT\"";
@@ -124,6 +124,13 @@ fn says(case: &Case, peer: &Node) -> Option<f64> {
     let Case { deployment, me, .. } = case;
     let given = deployment.network().given || deployment.node(*me).region == peer.region;
     given.then(|| (deployment.one_way(*me, peer.id) + deployment.one_way(peer.id, *me)).as_millis_f64())
+}
+
+/// Whether a peer is a member of a keyspace, for all that this node tells.
+fn missed(case: &Case, peer: &Node) -> bool {
+    let keyspaces = || case.told.iter().flat_map(|told| &told.keyspaces);
+    let members = || keyspaces().flat_map(|keyspace| &keyspace.members);
+    members().next().is_none() || members().any(|names| names.is_empty() || names.contains(&peer.name))
 }
 
 async fn ask(address: Address) -> Result<Way, String> {
@@ -185,7 +192,7 @@ fn is_here(address: SocketAddr) -> bool {
 }
 
 /// Holds what was measured against what the file says, milliseconds.
-fn judge(peer: &Node, address: &Address, says: Option<f64>, way: Result<Way, String>) -> Check {
+fn judge(peer: &Node, address: &Address, says: Option<f64>, missed: bool, way: Result<Way, String>) -> Check {
     let (name, to) = (named(peer), &peer.name);
     let Way { here, times, refused, silent } = match way {
         Ok(way) => way,
@@ -196,7 +203,13 @@ fn judge(peer: &Node, address: &Address, says: Option<f64>, way: Result<Way, Str
                  through",
                 address.port()
             );
-            return Check::fail(name, found, advice);
+            return match missed {
+                true => Check::fail(name, found, advice),
+                false => {
+                    let found = format!("{found}; it is a member of no keyspace");
+                    Check::warn(name, found, format!("right where {to} was removed for good; else {advice}"))
+                }
+            };
         }
     };
     let measured = median(&times).as_secs_f64() * 1e3;
@@ -231,9 +244,10 @@ fn judge(peer: &Node, address: &Address, says: Option<f64>, way: Result<Way, Str
 
 #[cfg(test)]
 mod tests {
-    use super::super::Verdict;
-    use super::super::tests::three_nodes;
+    use super::super::tests::{case, three_nodes};
+    use super::super::{Told, Verdict};
     use super::*;
+    use serde_json::json;
     use std::net::TcpListener;
 
     fn way(millis: &[u64]) -> Way {
@@ -244,7 +258,7 @@ mod tests {
     fn judged(says: Option<f64>, way: Result<Way, &str>) -> (Verdict, String, String) {
         let deployment = three_nodes("");
         let (peer, address) = (&deployment.nodes()[1], Address::parse("10.1.0.1:7000").unwrap());
-        let check = judge(peer, &address, says, way.map_err(str::to_owned));
+        let check = judge(peer, &address, says, true, way.map_err(str::to_owned));
         assert_eq!(check.name, "round trip to or1");
         (check.verdict, check.found, check.advice.unwrap_or_default())
     }
@@ -294,6 +308,36 @@ mod tests {
         assert_eq!(verdict, Verdict::Fail);
         assert_eq!(found, "cannot be reached at 10.1.0.1:7000: no answer within 2 s");
         assert!(advice.contains("TCP port 7000"), "{advice}");
+    }
+
+    #[test]
+    fn who_is_a_member_of_nothing_may_be_gone() {
+        let told = |members: Vec<Vec<&str>>| -> Option<Told> {
+            let told = json!({"node": "va1", "keyspaces": [{"name": "main", "members": members}]});
+            Some(serde_json::from_value(told).unwrap())
+        };
+        let missed = |told| {
+            let case = case(three_nodes(""), told, None);
+            missed(&case, &case.deployment.nodes()[1])
+        };
+        assert!(missed(None), "nothing is known");
+        assert!(missed(told(vec![])));
+        assert!(missed(told(vec![vec!["fr1", "va1"], vec![]])), "of one partition nothing is known");
+        assert!(missed(told(vec![vec!["fr1", "va1"], vec!["or1"]])));
+        assert!(!missed(told(vec![vec!["fr1", "va1"], vec!["fr1"]])));
+
+        let deployment = three_nodes("");
+        let (peer, address) = (&deployment.nodes()[1], Address::parse("10.1.0.1:7000").unwrap());
+        let check = judge(peer, &address, Some(73.0), false, Err("no answer within 2 s".to_owned()));
+        assert_eq!(check.verdict, Verdict::Warn);
+        assert!(
+            check.found.ends_with("no answer within 2 s; it is a member of no keyspace"),
+            "{}",
+            check.found
+        );
+        assert!(check.advice.unwrap().starts_with("right where or1 was removed for good; else see "));
+        let way = Way { refused: true, ..way(&[73]) };
+        assert_eq!(judge(peer, &address, Some(73.0), false, Ok(way)).verdict, Verdict::Warn);
     }
 
     #[test]

@@ -20,7 +20,7 @@ pub(super) fn three_nodes(end: &str) -> Deployment {
     Deployment::parse(&text, "shop.toml", Path::new(""), &known).unwrap()
 }
 
-fn case(deployment: Deployment, told: Option<Told>, locked: Option<bool>) -> Case {
+pub(super) fn case(deployment: Deployment, told: Option<Told>, locked: Option<bool>) -> Case {
     Case { deployment, me: NodeId(0), data: None, told, locked: locked.map(Ok) }
 }
 

@@ -3,7 +3,7 @@
 
 use crate::arguments::Plan as Arguments;
 use crate::status;
-use crate::status::screen::columns;
+use crate::status::screen::{clean, columns};
 use crate::status::told::Told;
 use crate::status::view::{Asked, Shown, View};
 use crate::up::table::{millis, rate};
@@ -21,6 +21,15 @@ mod tests;
 
 /// A round trip that is longer is no measurement: the same bound as of a matrix file's cells, milliseconds.
 const TRIP_MAX_MS: f64 = 3_600_000.0;
+/// A difference that is less is a matter of how it was measured, milliseconds.
+const LESS_MIN_MS: f64 = 0.05;
+/// By so great a share of the mean, and by so many milliseconds, another leader has to be faster before somebody is told who did
+/// not ask: what is less does not earn a hand-over, and the clients of ten seconds and the noise of round trips move the
+/// mean by as much.
+const WORTH: (f64, f64) = (0.1, 2.0);
+/// And clients have to ask for so much, commands a second: of the hundred that ten seconds have then, the share of a region is
+/// true to a twentieth.
+const ASKED_MIN: f64 = 10.0;
 
 /// What running nodes tell, as a plan needs it. Serialized, it is the `live` of `isochrone plan --live --format json`.
 #[derive(Debug, Serialize)]
@@ -41,11 +50,16 @@ pub(super) struct Live {
     better_leader: Option<Faster>,
     /// Another protocol that promises as much, under which it would be.
     better_protocol: Option<Faster>,
+    /// Another leader, of the same protocol, under which the mean over what clients asked in the last seconds would be less.
+    better_for_clients: Option<Faster>,
     /// What somebody should know who reads the figures.
     notes: Vec<String>,
     /// Whether the last two were looked for: the mean of what runs is known.
     #[serde(skip)]
     compared: bool,
+    /// What clients asked in the last seconds and does not take as long whoever leads, commands a second.
+    #[serde(skip)]
+    asked_for: f64,
     /// What the plan reckons with: as measured, and where nobody measures, as in the file.
     #[serde(skip)]
     pub(super) matrix: Matrix,
@@ -108,7 +122,7 @@ fn asked(file: Option<&Deployment>, http: &[Address]) -> anyhow::Result<Vec<Aske
     }
     let Some(file) = file else { return status::answered(status::of_up()?) };
     let listed = file.nodes().iter().any(|node| node.http.is_some());
-    let asked = if listed { status::of_file(file)? } else { Vec::new() };
+    let asked = if listed { status::of_file(file, &[])? } else { Vec::new() };
     if asked.iter().any(|asked| asked.answer.is_ok()) {
         return status::answered(asked);
     }
@@ -118,7 +132,7 @@ fn asked(file: Option<&Deployment>, http: &[Address]) -> anyhow::Result<Vec<Aske
         (true, _) => status::answered(up),
         (false, true) => status::answered(asked),
         // Which says that there is no `http`.
-        (false, false) => status::answered(status::of_file(file)?),
+        (false, false) => status::answered(status::of_file(file, &[])?),
     }
 }
 
@@ -183,6 +197,8 @@ fn of(asked: &[Asked], deployment: Deployment, keyspace: KeyspaceId) -> anyhow::
         Err(_) => None,
     };
     let clients = waits(&deployment, shown, expected(&matrix)?.as_deref(), by_file.as_deref());
+    let asked_for = asked_for(&deployment, shown, &partitions, &matrix);
+    let better_for_clients = better_for_clients(&deployment, space, shown, &partitions, &matrix, &asked_for)?;
     let live = Live {
         cluster: view.cluster.clone(),
         asked: asked.len(),
@@ -193,7 +209,9 @@ fn of(asked: &[Asked], deployment: Deployment, keyspace: KeyspaceId) -> anyhow::
         clients,
         better_leader: None,
         better_protocol: None,
+        better_for_clients,
         compared: false,
+        asked_for: asked_for.iter().sum(),
         notes,
         matrix,
     };
@@ -393,6 +411,102 @@ fn waits(
     deployment.nodes().iter().filter_map(wait).collect()
 }
 
+/// What clients of each region asked of a keyspace in the last seconds, commands a second. Where half of them were answered long
+/// before the leader could be, they were read at a copy nearby, and whoever leads they take as long. What the leader answers
+/// without a commit another one answers sooner or later by as much as it would commit.
+fn asked_for(deployment: &Deployment, shown: &Shown, partitions: &[Standing], matrix: &Matrix) -> Vec<f64> {
+    let leader = match partitions {
+        [Standing { leader, .. }] => *leader,
+        _ => None,
+    };
+    let mut rates = vec![0.0; deployment.regions().len()];
+    for row in &shown.nodes {
+        let Some(region) = deployment.node_named(&row.node).map(|node| node.region) else { continue };
+        let far = leader.filter(|leader| *leader != region);
+        let trip_ms = far.map_or(0.0, |leader| matrix.rtt(region, leader).as_millis_f64());
+        let nearby = row.p50_ms.is_some_and(|p50_ms| p50_ms < trip_ms / 2.0);
+        if let Some(rate) = rates.get_mut(usize::from(region.0)).filter(|_| !nearby) {
+            *rate += row.operations_per_second.max(0.0);
+        }
+    }
+    rates
+}
+
+/// The region of another member that would lead a keyspace of one partition such that what clients asked takes less in the mean;
+/// the first of equals. Several partitions are led from several places.
+fn better_for_clients(
+    deployment: &Deployment,
+    space: &Keyspace,
+    shown: &Shown,
+    partitions: &[Standing],
+    matrix: &Matrix,
+    rates: &[f64],
+) -> anyhow::Result<Option<Faster>> {
+    let all: f64 = rates.iter().sum();
+    let ([Standing { replicas, leader: Some(leads) }], [members]) = (partitions, shown.members.as_slice())
+    else {
+        return Ok(None);
+    };
+    if all <= 0.0 || !all.is_finite() {
+        return Ok(None);
+    }
+    let mean = |leader: RegionId| -> anyhow::Result<Option<f64>> {
+        let standing = Standing { replicas: replicas.clone(), leader: Some(leader) };
+        let waits = isochrone_plan::expected(matrix, space, &[standing])?;
+        let total = |waits: Vec<Span>| {
+            waits.iter().zip(rates).map(|(wait, rate)| wait.as_millis_f64() * rate).sum::<f64>()
+        };
+        Ok(waits.map(|waits| total(waits) / all))
+    };
+    let Some(now) = mean(*leads)? else { return Ok(None) };
+    let mut best: Option<(RegionId, f64)> = None;
+    // A hand-over goes to a member.
+    for region in members.iter().filter_map(|name| deployment.node_named(name)).map(|node| node.region) {
+        if !replicas.contains(&region) {
+            continue;
+        }
+        let less = mean(region)?.filter(|mean| best.is_none_or(|(_, least)| *mean < least));
+        best = less.map(|mean| (region, mean)).or(best);
+    }
+    let better = best.filter(|(_, mean_ms)| now - mean_ms >= LESS_MIN_MS);
+    Ok(better.map(|(region, mean_ms)| Faster {
+        protocol: space.protocol.clone(),
+        leader: Some(deployment.region(region).name.clone()),
+        mean_ms,
+        less_ms: now - mean_ms,
+    }))
+}
+
+/// The keyspaces that another leader would serve faster, by as much as somebody should look at: a line for each. Without a file
+/// of the one that is built in, where it is that which runs.
+pub(crate) fn off_plan(asked: &[Asked], file: Option<&Deployment>) -> Vec<String> {
+    let built_in = Deployment::five_regions();
+    let deployment = file.unwrap_or(&built_in);
+    if of_this_cluster(asked, file).is_err() {
+        return Vec::new();
+    }
+    let line = |keyspace: &Keyspace| {
+        // What cannot be reckoned, `plan --live` says.
+        let (_, live) = of(asked, deployment.clone(), keyspace.id).ok()?;
+        let Faster { leader, mean_ms, less_ms, .. } = live.better_for_clients.as_ref()?;
+        let worth = *less_ms > WORTH.1 && *less_ms > (mean_ms + less_ms) * WORTH.0;
+        if !worth || live.asked_for < ASKED_MIN {
+            return None;
+        }
+        let leads = deployment.node_named(live.leaders.first()?.as_ref()?)?;
+        let (leads, other) = (&deployment.region(leads.region).name, leader.as_ref()?);
+        let place = file.map_or_else(String::new, |file| format!("{} ", file.file()));
+        let one = deployment.keyspaces().len() == 1;
+        let which = if one { String::new() } else { format!(" --keyspace {}", keyspace.name) };
+        Some(format!(
+            "keyspace {} is led from {leads}; from {other} commits would take {less_ms:.1} ms less, {mean_ms:.1} in the mean over \
+             what clients asked in the last ten seconds: isochrone plan {place}--live{which}",
+            keyspace.name
+        ))
+    };
+    deployment.keyspaces().iter().filter_map(line).collect()
+}
+
 impl Live {
     /// Takes from the plan over what is measured which other choices would be faster than what runs.
     pub(super) fn compare(&mut self, plan: &Plan) {
@@ -400,8 +514,12 @@ impl Live {
         self.compared = true;
         let faster = |protocol: &str, leader: &Option<String>, mean_ms: f64| {
             let (protocol, leader) = (protocol.to_owned(), leader.clone());
-            // Less is a matter of how it was measured.
-            (now - mean_ms >= 0.05).then_some(Faster { protocol, leader, mean_ms, less_ms: now - mean_ms })
+            (now - mean_ms >= LESS_MIN_MS).then_some(Faster {
+                protocol,
+                leader,
+                mean_ms,
+                less_ms: now - mean_ms,
+            })
         };
         // Several partitions are led from several places.
         if self.leaders.len() == 1 {
@@ -434,7 +552,7 @@ impl Live {
             text += "round trips, which the table below is over; where nobody measures, the file's *\n\n";
             text += &columns(&heads, links.iter().map(row));
         }
-        visible(&text) + "\n"
+        clean(&text) + "\n"
     }
 
     /// Below it: what clients waited for, and what would be faster.
@@ -473,11 +591,16 @@ impl Live {
             self.protocol
         );
         text += &columns(&heads, self.clients.iter().map(row));
-        if self.compared {
+        if self.compared || self.better_for_clients.is_some() {
             text.push('\n');
         }
         // Writing to a string does not fail; the same holds below.
-        for (what, faster) in [("leader", &self.better_leader), ("protocol", &self.better_protocol)] {
+        let all = [
+            ("leader", &self.better_leader),
+            ("protocol", &self.better_protocol),
+            ("leader for what clients asked in the last seconds", &self.better_for_clients),
+        ];
+        for (what, faster) in all {
             if let Some(Faster { protocol, leader, mean_ms, less_ms }) = faster {
                 let from = leader.as_ref().map_or_else(String::new, |leader| format!(" with {leader}"));
                 let _ = writeln!(
@@ -486,7 +609,7 @@ impl Live {
                 );
             }
         }
-        if self.compared && self.better_leader.is_none() && self.better_protocol.is_none() {
+        if self.compared && all.iter().all(|(_, faster)| faster.is_none()) {
             text += "no other leader or protocol is faster in the mean\n";
         }
         if !self.notes.is_empty() {
@@ -495,13 +618,8 @@ impl Live {
                 let _ = writeln!(text, "  {note}");
             }
         }
-        visible(&text)
+        clean(&text)
     }
-}
-
-/// Some of it is what strangers said.
-fn visible(text: &str) -> String {
-    text.replace(|letter: char| letter.is_control() && letter != '\n', "?")
 }
 
 /// A name that a stranger said, on one line.

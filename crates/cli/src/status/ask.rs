@@ -13,7 +13,9 @@ use std::error::Error as _;
 use std::time::Duration;
 
 /// A node that has not answered for so long does not.
-const PATIENCE: Duration = Duration::from_secs(5);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
+/// Nor does one that counts as gone.
+pub(crate) const GLANCE: Duration = Duration::from_secs(1);
 /// The largest answer that is read, bytes: a node has few processes, and thousands of partitions at most.
 const ANSWER_MAX: usize = 16 << 20;
 
@@ -21,19 +23,25 @@ type Asker = Client<HttpConnector, Empty<Bytes>>;
 
 /// What each of these addresses answers, or why it does not.
 pub(crate) fn ask(addresses: &[Address]) -> anyhow::Result<Vec<Result<Told, String>>> {
+    let places: Vec<_> = addresses.iter().map(|address| (address.clone(), PATIENCE)).collect();
+    ask_within(&places)
+}
+
+/// The same, each with the time within which it is to answer.
+pub(crate) fn ask_within(places: &[(Address, Duration)]) -> anyhow::Result<Vec<Result<Told, String>>> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .context("cannot start what waits for answers")?;
     let answers = runtime.block_on(async {
         let client: Asker = Client::builder(TokioExecutor::new()).build_http();
-        let asked: Vec<_> = addresses
+        let asked: Vec<_> = places
             .iter()
-            .map(|address| {
-                let (client, address) = (client.clone(), address.to_string());
+            .map(|(address, patience)| {
+                let (client, address, patience) = (client.clone(), address.to_string(), *patience);
                 tokio::spawn(async move {
-                    let answer = tokio::time::timeout(PATIENCE, status(&client, &address)).await;
-                    answer.unwrap_or_else(|_| Err(format!("no answer within {} s", PATIENCE.as_secs())))
+                    let answer = tokio::time::timeout(patience, status(&client, &address)).await;
+                    answer.unwrap_or_else(|_| Err(format!("no answer within {} s", patience.as_secs())))
                 })
             })
             .collect();

@@ -9,10 +9,12 @@ pub(crate) mod view;
 
 use crate::arguments::{Format, Status as Arguments};
 use crate::output::{print_json, print_text};
+use crate::plan::live;
 use crate::{Status, Usage, protocols};
 use anyhow::bail;
 use isochrone_core::Deployment;
 use isochrone_core::deployment::Address;
+use std::time::Duration;
 use told::Told;
 use view::{Asked, View};
 
@@ -29,11 +31,12 @@ pub(crate) fn run(arguments: Arguments) -> anyhow::Result<Status> {
         None => None,
     };
     let asked = answered(match &file {
-        Some(file) => of_file(file)?,
+        Some(file) => of_file(file, &[])?,
         None if arguments.http.is_empty() => of_up()?,
         None => of_addresses(&arguments.http)?,
     })?;
-    let view = View::of(&asked, file.as_ref());
+    let mut view = View::of(&asked, file.as_ref());
+    view.notes.extend(live::off_plan(&asked, file.as_ref()));
     match arguments.format {
         Format::Json => print_json(&view)?,
         Format::Text => print_text(&screen::text(&view))?,
@@ -58,27 +61,29 @@ pub(crate) fn answered(asked: Vec<Asked>) -> anyhow::Result<Vec<Asked>> {
     Ok(asked)
 }
 
-/// The nodes of a deployment, each where the file says.
-pub(crate) fn of_file(file: &Deployment) -> anyhow::Result<Vec<Asked>> {
-    let mut addresses: Vec<Address> = Vec::new();
-    for address in file.nodes().iter().filter_map(|node| node.http.clone()) {
-        if !addresses.contains(&address) {
-            addresses.push(address);
+/// The nodes of a deployment, each where the file says; for those that count as gone it is not waited as long.
+pub(crate) fn of_file(file: &Deployment, gone: &[String]) -> anyhow::Result<Vec<Asked>> {
+    let mut places: Vec<(Address, Duration)> = Vec::new();
+    for node in file.nodes() {
+        let patience = if gone.contains(&node.name) { ask::GLANCE } else { ask::PATIENCE };
+        match places.iter_mut().find(|(address, _)| Some(address) == node.http.as_ref()) {
+            Some((_, longest)) => *longest = patience.max(*longest),
+            None => places.extend(node.http.clone().map(|address| (address, patience))),
         }
     }
-    if addresses.is_empty() {
+    if places.is_empty() {
         bail!(Usage(format!(
             "{}: no node of this deployment has an `http`, where it would tell how it stands\n  give each one, e.g. http = \
              \"127.0.0.1:9000\", and start it anew",
             file.file()
         )));
     }
-    let answers = ask::ask(&addresses)?;
+    let answers = ask::ask_within(&places)?;
     let named = |node: &isochrone_core::deployment::Node| {
         let answer = match &node.http {
             None => Err("it has no `http` in the file".to_owned()),
             Some(http) => {
-                let at = addresses.iter().position(|address| address == http);
+                let at = places.iter().position(|(address, _)| address == http);
                 at.and_then(|at| answers.get(at))
                     .cloned()
                     .unwrap_or_else(|| Err("it was not asked".to_owned()))

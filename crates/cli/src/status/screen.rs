@@ -24,7 +24,11 @@ pub(super) fn text(view: &View) -> String {
             let _ = writeln!(text, "  {note}");
         }
     }
-    // Some of it is what strangers said.
+    clean(&text)
+}
+
+/// What strangers said moves no cursor.
+pub(crate) fn clean(text: &str) -> String {
     text.replace(|letter: char| letter.is_control() && letter != '\n', "?")
 }
 
@@ -112,7 +116,7 @@ fn node(node: &Node) -> Vec<String> {
     ]
 }
 
-fn uptime(seconds: u64) -> String {
+pub(crate) fn uptime(seconds: u64) -> String {
     let (minutes, hours, days) = (seconds / 60, seconds / 3_600, seconds / 86_400);
     match (days, hours, minutes) {
         (0, 0, 0) => format!("{seconds}s"),

@@ -8,10 +8,17 @@ use std::collections::BTreeMap;
 #[serde(default)]
 pub(crate) struct Told {
     pub(crate) version: String,
+    /// The version of its frames.
+    pub(crate) frames: Option<u16>,
     pub(crate) cluster: String,
     pub(crate) node: String,
     pub(crate) region: String,
     pub(crate) uptime_seconds: u64,
+    pub(crate) uptime_ms: Option<u64>,
+    /// For how long it has served: it was up before, and read its journal.
+    pub(crate) serves_ms: Option<u64>,
+    /// Orders of administrators that it carries out.
+    pub(crate) orders: u64,
     pub(crate) stopping: bool,
     pub(crate) ready: bool,
     pub(crate) unsafe_fsync_off: bool,
@@ -32,6 +39,8 @@ pub(crate) struct Keyspace {
     pub(crate) guarantee: String,
     /// Of each partition, where somebody leads and the node has heard of it.
     pub(crate) leaders: Vec<Option<String>>,
+    /// Whether the protocol chooses who has a replica.
+    pub(crate) chosen: bool,
     /// Of each partition.
     pub(crate) members: Vec<Vec<String>>,
     /// Nodes that serve it beside those.
@@ -81,7 +90,12 @@ pub(crate) struct Peer {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct Process {
+    /// Its name, with its partition in it.
+    pub(crate) process: String,
     pub(crate) keyspace: u16,
     pub(crate) leads: Option<u64>,
+    pub(crate) applied: Option<u64>,
+    /// How much there is of what it tells.
+    pub(crate) stands: BTreeMap<String, u64>,
     pub(crate) last_voters: BTreeMap<String, u64>,
 }

@@ -371,7 +371,7 @@ impl Cluster {
             sockets,
             peers: self.peers.clone(),
             emulation: Some(self.emulation.clone()),
-            admin_token: None,
+            admin_token: crate::node::admin_token(),
             network: Some(self.orders.0.clone()),
             snapshot_bytes: DEFAULT_SNAPSHOT_BYTES,
         };

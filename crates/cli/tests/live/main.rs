@@ -2,13 +2,17 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on should panic")]
 
+mod admin;
+mod audit;
 mod backup;
 mod census;
 mod chaos;
 mod cluster;
+mod corpus;
 mod differential;
 mod doctor;
 mod durability;
+mod first_hour;
 mod full_disk;
 #[path = "../../../node/tests/node/grammar.rs"]
 mod grammar;
@@ -36,4 +40,5 @@ mod status;
 mod transactional;
 mod transactions;
 mod up;
+mod upgrade;
 mod verbs;

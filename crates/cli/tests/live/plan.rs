@@ -68,6 +68,9 @@ fn a_running_cluster_is_planned_over_what_its_nodes_measure() {
     assert_eq!(live["better_leader"]["leader"], "North", "{live}");
     assert!(live["better_leader"]["less_ms"].as_f64().is_some_and(|less| less > 15.0), "{live}");
     assert_eq!(live["better_protocol"]["protocol"], shown["recommended"]["protocol"]);
+    // The only clients are in South: 140 led from East, 40 from there.
+    assert_eq!(live["better_for_clients"]["leader"], "South", "{live}");
+    assert!(live["better_for_clients"]["less_ms"].as_f64().is_some_and(|less| less > 70.0), "{live}");
     assert_eq!((&shown["configured"]["leader"], &shown["keyspace"]), (&"East".into(), &"main".into()));
 
     let (status, out, err) = outcome(words(&file, &places, &[]));
@@ -77,6 +80,23 @@ fn a_running_cluster_is_planned_over_what_its_nodes_measure() {
     {
         assert!(out.contains(line), "{line}\n{out}");
     }
+
+    // Where so much is asked that it matters, status tells without being asked for it.
+    let mut places_too = fs::read_to_string(&file).unwrap();
+    for (region, name) in REGIONS.iter().map(|region| region.to_lowercase()).enumerate() {
+        let line = format!("name = {name:?}\n");
+        places_too = places_too.replace(&line, &format!("{line}http = {:?}\n", at(region, "http")));
+    }
+    let told = path("told.toml");
+    fs::write(&told, places_too).unwrap();
+    let line = "  keyspace main is led from East; from South commits would take ";
+    until("status tells of the leader", || {
+        let many = [&["INCR", "count"][..]; 300];
+        assert_eq!(south.pipeline(&many).unwrap().len(), many.len());
+        let (status, out, err) = outcome(["status", &told]);
+        assert_eq!(status, 0, "{out}\n{err}");
+        out.contains(line).then_some(())
+    });
 
     // Who is not asked measures nothing that anybody hears of: the file's, or none where it has none.
     let (status, out, err) = outcome(words(&file, &places[..2], &[]));

@@ -211,11 +211,11 @@ pub struct ServerIdentity {
     pub key: PathBuf,
 }
 
-/// A file of users in the format of Redis' ACL files. `{node}` in the path is replaced by the node's name.
+/// A file that each node has. `{node}` in the path is replaced by the node's name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AclFile(PathBuf);
+pub struct NodeFile(PathBuf);
 
-impl AclFile {
+impl NodeFile {
     /// The file of one node.
     pub fn of(&self, node: &Node) -> PathBuf {
         of_node(&self.0, node)
@@ -242,8 +242,10 @@ pub struct Security {
     pub client: Option<ServerIdentity>,
     /// Users; where there are any, clients must log in.
     pub users: Vec<User>,
-    /// More users, and what each may do.
-    pub acl: Option<AclFile>,
+    /// More users, and what each may do, in the format of Redis' ACL files.
+    pub acl: Option<NodeFile>,
+    /// Where it is kept who has logged in, administered, or been denied something.
+    pub audit: Option<NodeFile>,
 }
 
 impl PeerIdentity {
@@ -536,8 +538,8 @@ impl Deployment {
         &self.keyspaces[usize::from(id.0) - 1]
     }
 
-    /// The same deployment for one machine, where nothing has to be found or encrypted: without addresses, ports and
-    /// certificates. Users stay.
+    /// The same deployment for one machine, where nothing has to be found, encrypted or accounted for: without addresses,
+    /// ports, certificates and audit logs. Users stay.
     #[must_use]
     pub fn on_one_machine(mut self) -> Self {
         for node in &mut self.nodes {

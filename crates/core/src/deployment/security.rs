@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::draft::{Refusal, Section, as_text};
 use super::error::Mistakes;
-use super::{AclFile, Node, PeerIdentity, Security, ServerIdentity, User};
+use super::{Node, NodeFile, PeerIdentity, Security, ServerIdentity, User};
 
 /// An Argon2id hash of a password in PHC form; what it protects is never in the file.
 #[derive(Clone, PartialEq, Eq)]
@@ -48,7 +48,8 @@ pub(super) fn parse(section: Option<Section<'_>>, base: &Path, mistakes: &mut Mi
     security.peer = peer.map(|[ca, cert, key]| PeerIdentity { ca, cert, key });
     let client = files(&mut section, ["client_cert", "client_key"], base, mistakes);
     security.client = client.map(|[cert, key]| ServerIdentity { cert, key });
-    security.acl = files(&mut section, ["aclfile"], base, mistakes).map(|[path]| AclFile(path));
+    security.acl = files(&mut section, ["aclfile"], base, mistakes).map(|[path]| NodeFile(path));
+    security.audit = files(&mut section, ["audit"], base, mistakes).map(|[path]| NodeFile(path));
     for mut user in section.sections("user", mistakes) {
         let name = user.required_text("name", "app", mistakes);
         const RIGHT: &str =

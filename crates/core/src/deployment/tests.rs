@@ -100,6 +100,9 @@ fn a_good_file_becomes_what_it_says() {
     let security = deployment.security();
     let peer = security.peer.as_ref().unwrap().of(node);
     assert!(peer.cert.ends_with("certs/va2.pem"), "{peer:?}");
+    let audit = security.audit.as_ref().unwrap().of(node);
+    assert!(audit.ends_with("log/va2-audit.jsonl"), "{audit:?}");
+    assert_eq!(deployment.clone().on_one_machine().security().audit, None);
     assert!(!format!("{:?}", security.users).contains("argon2id"), "a hash must not reach a log");
 }
 

@@ -1,8 +1,10 @@
 //! What stands before every call: how many there may be at once, who asks, and what is counted.
 
 use super::METHODS;
+use super::health::Checks;
 use super::service::{Ended, status};
 use super::socket::{Answered, Peer};
+use crate::audit::{Act, Audit, Decision};
 use crate::gateway::Secret;
 use crate::metrics::NodeMetrics;
 use crate::reactor::calls::{Ask, Line, Refusal, Said, Why};
@@ -12,6 +14,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use isochrone_proto::BASIC;
+use isochrone_proto::health::{self, HealthServer};
 use ring::hmac;
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -103,12 +106,15 @@ impl Room {
 #[derive(Clone)]
 pub(super) struct Guard<S> {
     inner: S,
+    /// What answers health checks, whoever asks.
+    health: HealthServer<Checks>,
     line: Line,
     room: Room,
     /// Bytes of answers that a connection may leave unread before it is asked to read them.
     output: usize,
     known: Arc<Known>,
     metrics: Arc<NodeMetrics>,
+    audit: Option<Audit>,
 }
 
 impl<S> Guard<S> {
@@ -116,15 +122,39 @@ impl<S> Guard<S> {
     /// `output` bytes unread when it asks; users are remembered under this key.
     pub(super) fn new(
         inner: S,
+        health: HealthServer<Checks>,
         line: Line,
         (most, output): (usize, usize),
         key: hmac::Key,
         metrics: Arc<NodeMetrics>,
+        audit: Option<Audit>,
     ) -> Guard<S> {
         let known = Arc::new(Known { key, users: Mutex::default() });
-        Guard { inner, line, room: Room::new(most), output, known, metrics }
+        Guard { inner, health, line, room: Room::new(most), output, known, metrics, audit }
+    }
+
+    /// A health check, for which nobody logs in. While it is read it has a place, of its own connection's only: one whose end never
+    /// comes keeps nobody on another connection from logging in.
+    fn check(&self, mut running: Running, peer: Option<&Peer>, request: http::Request<Body>) -> Answering {
+        let Some(place) = peer.and_then(Peer::place) else {
+            self.metrics.grpc.limited("login_commands");
+            let text = "too many health checks at once on this connection; send one after the other";
+            let status = Status::resource_exhausted(text);
+            running.outcome = word(status.code());
+            return Box::pin(std::future::ready(Ok(status.into_http())));
+        };
+        let mut health = self.health.clone();
+        Box::pin(async move {
+            let (_place, mut running) = (place, running);
+            let response = health.call(request).await?;
+            running.outcome = outcome(&response);
+            Ok(response)
+        })
     }
 }
+
+/// A call that is answered in the end.
+type Answering = Pin<Box<dyn Future<Output = Result<http::Response<Body>, std::convert::Infallible>> + Send>>;
 
 /// A call under way; dropped before its end, it was cancelled.
 struct Running {
@@ -151,7 +181,7 @@ where
 {
     type Response = http::Response<Body>;
     type Error = std::convert::Infallible;
-    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Self::Error>> + Send>>;
+    type Future = Answering;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
         self.inner.poll_ready(context)
@@ -167,11 +197,14 @@ where
             since: Instant::now(),
             outcome: "cancelled",
         };
+        let peer = request.extensions().get::<Peer>().cloned();
+        if request.uri().path().starts_with(health::PATH) {
+            return self.check(running, peer.as_ref(), request);
+        }
         let refused = |running: &mut Running, status: Status| {
             running.outcome = word(status.code());
             Ok(status.into_http())
         };
-        let peer = request.extensions().get::<Peer>().cloned();
         let shown = request.headers().get(http::header::AUTHORIZATION).cloned();
         let bytes = shown.as_ref().map(http::HeaderValue::as_bytes);
         let print = security::print(&self.known.key, bytes.unwrap_or_default());
@@ -191,19 +224,37 @@ where
         let fresh = self.inner.clone();
         let mut inner = std::mem::replace(&mut self.inner, fresh);
         let (line, known, output) = (self.line.clone(), Arc::clone(&self.known), self.output);
-        let room = self.room.clone();
+        let (room, audit) = (self.room.clone(), self.audit.clone());
         Box::pin(async move {
-            match who(peer.as_ref(), shown.as_ref(), print, &line, &known).await {
-                Ok(user) => drop(request.extensions_mut().insert(User(user))),
+            let tell = |user: Option<&str>, decision: Decision, why: Option<&str>, login: bool| {
+                let Some(audit) = &audit else { return };
+                audit.tell(Act {
+                    user: user.map(str::to_owned),
+                    address: peer.as_ref().map(|peer| peer.address.to_string()),
+                    why: why.map(str::to_owned),
+                    login,
+                    ..Act::new("grpc", METHODS[method], decision)
+                });
+            };
+            let user = match who(peer.as_ref(), shown.as_ref(), print, &line, &known).await {
+                Ok((user, fresh)) => {
+                    // Who shows nothing has not logged in.
+                    if fresh && shown.is_some() {
+                        tell(Some(&*user), Decision::Allowed, None, true);
+                    }
+                    user
+                }
                 Err(refusal) => {
-                    if refusal.why == Why::Stranger
-                        && let Some(peer) = &peer
-                    {
-                        peer.refuse();
+                    if refusal.why == Why::Stranger {
+                        peer.iter().for_each(Peer::refuse);
+                        let named = shown.as_ref().and_then(|shown| credentials(shown.as_bytes()).ok());
+                        let user = named.as_ref().map(|(user, _)| user.as_str());
+                        tell(user, Decision::Denied, Some(refusal.text.as_str()), true);
                     }
                     return refused(&mut running, status(refusal));
                 }
-            }
+            };
+            request.extensions_mut().insert(User(Arc::clone(&user)));
             let _place = match place {
                 Place::User(place) => place,
                 Place::Stranger(place) => {
@@ -222,6 +273,11 @@ where
             let response = inner.call(request).await?;
             running.outcome = outcome(&response);
             drop(running);
+            if let Some(status) = response.extensions().get::<Status>()
+                && status.code() == Code::PermissionDenied
+            {
+                tell(Some(&*user), Decision::Denied, Some(status.message()), false);
+            }
             let bytes = response.extensions().get::<Ended>().map_or(0, |ended| ended.bytes);
             let Some(peer) = peer.filter(|_| bytes > NOTHING) else { return Ok(response) };
             let answered = peer.answers(bytes, output.saturating_mul(FLOODED));
@@ -295,17 +351,18 @@ fn word(code: Code) -> &'static str {
     }
 }
 
-/// Who asks, and has shown this, which has this print.
+/// Who asks, and has shown this, which has this print; and whether it has not been shown before, here or on this connection.
 async fn who(
     peer: Option<&Peer>,
     shown: Option<&http::HeaderValue>,
     print: Print,
     line: &Line,
     known: &Known,
-) -> Result<Arc<str>, Refusal> {
+) -> Result<(Arc<str>, bool), Refusal> {
     let _asking = peer.map(Peer::asks);
     let shown = shown.map(http::HeaderValue::as_bytes);
     let remembered = known.users().get(&print).cloned();
+    let mut fresh = false;
     let user = match remembered {
         Some((user, since)) if since.elapsed() < REMEMBERED => user,
         _ => {
@@ -324,15 +381,16 @@ async fn who(
             if known.len() >= REMEMBERED_MOST {
                 known.clear();
             }
-            known.insert(print, (Arc::clone(&user), Instant::now()));
+            fresh = known.insert(print, (Arc::clone(&user), Instant::now())).is_none();
             user
         }
     };
     // Whoever is remembered from another connection has logged in on this one too.
     if let Some(peer) = peer {
         peer.known.store(true, Relaxed);
+        fresh |= peer.first(print);
     }
-    Ok(user)
+    Ok((user, fresh))
 }
 
 /// The user and the password in the metadata `authorization`.

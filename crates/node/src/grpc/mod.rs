@@ -4,22 +4,28 @@
 //! * [`guard`] stands before every call: how many there may be, who asks, what is counted. No byte of a message is read
 //!   before its sender is known.
 //! * [`service`] turns messages into calls of the shard and its answers into messages; [`value`] a reply in RESP3.
+//! * [`health`] tells whoever asks whether the node serves.
 //!
 //! Every call reaches the shard by a bounded queue and a waker, and is answered once. Transactions between two calls are
 //! kept there ([`crate::reactor::calls`]).
 
 mod guard;
+mod health;
 mod service;
 mod socket;
 #[cfg(test)]
 mod tests;
 mod value;
 
+use crate::audit::Audit;
 use crate::background::Background;
 use crate::limits::Limits;
 use crate::metrics::NodeMetrics;
+use crate::reactor::Board;
 use crate::reactor::calls::Line;
 use guard::Guard;
+use health::Checks;
+use isochrone_proto::health::HealthServer;
 use isochrone_proto::v1::isochrone_server::IsochroneServer;
 use ring::hmac;
 use rustls::ServerConfig;
@@ -29,7 +35,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio_rustls::TlsAcceptor;
 use tokio_stream::wrappers::ReceiverStream;
 
@@ -45,10 +51,16 @@ pub(crate) struct State {
     pub line: Line,
     pub limits: Limits,
     pub metrics: Arc<NodeMetrics>,
+    /// How the node stands.
+    pub board: Arc<Board>,
+    /// The names of its keyspaces.
+    pub keyspaces: Vec<String>,
     /// What clients are shown, and may be renewed; in plain text where there is nothing.
     pub tls: Option<Arc<Mutex<Arc<ServerConfig>>>>,
     /// What users are remembered under.
     pub key: hmac::Key,
+    /// Where it is kept who logs in and what is denied, where that is kept.
+    pub audit: Option<Audit>,
 }
 
 /// Begins to serve; when the server is dropped, what was answered leaves first.
@@ -58,12 +70,16 @@ pub(crate) fn start(socket: std::net::TcpListener, state: State) -> std::io::Res
 
 async fn serve(listener: TcpListener, state: Arc<State>, stopped: oneshot::Receiver<()>) {
     let limits = &state.limits;
-    let service = Service::new(state.line.clone(), limits);
+    let service = Service::new(state.line.clone(), limits, state.audit.clone());
     let inner = IsochroneServer::new(service)
         .max_decoding_message_size(limits.command_bytes)
         .max_encoding_message_size(usize::MAX);
     let most = (limits.requests, limits.output_bytes);
-    let guard = Guard::new(inner, state.line.clone(), most, state.key.clone(), Arc::clone(&state.metrics));
+    let (running, ending) = watch::channel(());
+    let (board, keyspaces, metrics) = (Arc::clone(&state.board), state.keyspaces.clone(), &state.metrics);
+    let checks = Checks::new(board, keyspaces, limits.clients, Arc::clone(metrics), ending);
+    let (line, key, audit) = (state.line.clone(), state.key.clone(), state.audit.clone());
+    let guard = Guard::new(inner, HealthServer::new(checks), line, most, key, Arc::clone(metrics), audit);
     let streams = u32::try_from(limits.pipeline).unwrap_or(u32::MAX);
     let headers = u32::try_from(limits.login_input_bytes).unwrap_or(u32::MAX);
     let (accepted, incoming) = mpsc::channel::<std::io::Result<Socket>>(limits.handshakes);
@@ -89,7 +105,7 @@ async fn serve(listener: TcpListener, state: Arc<State>, stopped: oneshot::Recei
         _ = stopped => {}
     }
     door.abort();
-    drop(told);
+    drop((running, told));
     // Connections that do not end by then are cut.
     let _ = tokio::time::timeout(FAREWELL, server).await;
 }
@@ -168,15 +184,15 @@ pub struct GrpcMetrics {
 }
 
 /// The methods, and a place for what is none.
-pub(crate) const METHODS: [&str; 8] =
-    ["Begin", "Commit", "Abort", "Get", "Put", "Delete", "Execute", "other"];
+pub(crate) const METHODS: [&str; 10] =
+    ["Begin", "Commit", "Abort", "Get", "Put", "Delete", "Execute", "Check", "Watch", "other"];
 
 impl GrpcMetrics {
     pub(crate) fn limited(&self, limit: &'static str) {
         *self.limited.lock().unwrap_or_else(PoisonError::into_inner).entry(limit).or_default() += 1;
     }
 
-    fn called(&self, method: usize, outcome: &'static str, took: Duration) {
+    pub(crate) fn called(&self, method: usize, outcome: &'static str, took: Duration) {
         let mut calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
         *calls.entry((METHODS[method], outcome)).or_default() += 1;
         drop(calls);

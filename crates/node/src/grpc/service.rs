@@ -3,6 +3,7 @@
 use super::guard::User;
 use super::socket::Peer;
 use super::value;
+use crate::audit::{self, Act, Audit, Decision};
 use crate::gateway::Abort;
 use crate::limits::Limits;
 use crate::reactor::calls::{Ask, Line, Refusal, Said, Token, Why};
@@ -18,7 +19,7 @@ use isochrone_proto::v1::{
 };
 use std::sync::Arc;
 use tonic::codegen::async_trait;
-use tonic::{Request, Response, Status};
+use tonic::{Code, Request, Response, Status};
 
 /// How a call ended that was answered, for those who count, and how long the answer is.
 #[derive(Copy, Clone)]
@@ -32,11 +33,12 @@ pub(super) struct Service {
     line: Line,
     bulk_bytes: usize,
     elements: usize,
+    audit: Option<Audit>,
 }
 
 impl Service {
-    pub(super) fn new(line: Line, limits: &Limits) -> Service {
-        Service { line, bulk_bytes: limits.bulk_bytes, elements: limits.elements }
+    pub(super) fn new(line: Line, limits: &Limits, audit: Option<Audit>) -> Service {
+        Service { line, bulk_bytes: limits.bulk_bytes, elements: limits.elements, audit }
     }
 
     async fn call(&self, ask: Ask) -> Result<Said, Status> {
@@ -204,14 +206,41 @@ impl Isochrone for Service {
     }
 
     async fn execute(&self, request: Request<ExecuteRequest>) -> Result<Response<ExecuteResponse>, Status> {
+        let address = request.extensions().get::<Peer>().map(|peer| peer.address.to_string());
         let (user, ExecuteRequest { keyspace, words }) = open(request)?;
-        let (reply, unknown) = match self.execute_words(user, keyspace, words).await? {
+        let told = self.audit.as_ref().zip(words.first().and_then(|word| empties(word)));
+        let act = told.map(|(to, name)| {
+            let (user, keyspace) = (Some(user.to_string()), Some(audit::text(keyspace.as_bytes())));
+            audit::Pending::new(
+                to,
+                Act { user, address, keyspace, ..Act::new("grpc", name, Decision::Allowed) },
+            )
+        });
+        let replied = self.execute_words(user, keyspace, words).await;
+        if let Some(act) = act {
+            match &replied {
+                Ok(Replied::Value(Value { kind: Some(Kind::Error(why)) })) => {
+                    act.ends(Decision::Failed, Some(why.clone()));
+                }
+                Ok(Replied::Value(_)) => act.ends(Decision::Allowed, None),
+                Ok(Replied::Unknown(unknown)) => act.ends(Decision::Failed, Some(unknown.why.clone())),
+                // The guard tells of it.
+                Err(status) if status.code() == Code::PermissionDenied => act.forget(),
+                Err(status) => act.ends(Decision::Failed, Some(status.message().to_owned())),
+            }
+        }
+        let (reply, unknown) = match replied? {
             Replied::Value(value) => (Some(value), None),
             Replied::Unknown(unknown) => (None, Some(unknown)),
         };
         let word = known(unknown.as_ref());
         say(ExecuteResponse { unknown, reply }, word)
     }
+}
+
+/// The name of a command that empties a keyspace.
+fn empties(word: &[u8]) -> Option<&'static str> {
+    ["FLUSHALL", "FLUSHDB"].into_iter().find(|name| word.eq_ignore_ascii_case(name.as_bytes()))
 }
 
 /// The status of a call that had no effect.

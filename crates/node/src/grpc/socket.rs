@@ -2,12 +2,14 @@
 
 use crate::metrics::NodeMetrics;
 use crate::reactor::calls::Connection;
+use crate::security::Print;
+use std::collections::VecDeque;
 use std::future::Future;
 use std::io;
 use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -16,6 +18,11 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, Sleep};
 use tokio_rustls::server::TlsStream;
 use tonic::transport::server::Connected;
+
+/// So many calls on one connection may watch how the node and its keyspaces stand.
+pub(super) const WATCHES: usize = 8;
+/// So many users of one connection are remembered, by what they have shown.
+const SHOWN: usize = 16;
 
 /// Who is at the other end: every call of the connection finds this among its extensions.
 #[derive(Clone)]
@@ -28,6 +35,10 @@ pub(super) struct Peer {
     asking: Arc<AtomicUsize>,
     /// Places of its own for calls that nobody has logged in for yet.
     places: Arc<Semaphore>,
+    /// Places of its own for those that watch.
+    watches: Arc<Semaphore>,
+    /// What was shown on it and was right, the last first.
+    shown: Arc<Mutex<VecDeque<Print>>>,
     /// Logins on it that were refused, and how many may be before somebody has logged in.
     refused: Arc<AtomicUsize>,
     refusals: usize,
@@ -48,6 +59,8 @@ impl Peer {
             known: Arc::default(),
             asking: Arc::default(),
             places: Arc::new(Semaphore::new(logins)),
+            watches: Arc::new(Semaphore::new(WATCHES)),
+            shown: Arc::default(),
             refused: Arc::default(),
             refusals: logins,
             unread: Arc::default(),
@@ -99,6 +112,22 @@ impl Peer {
     /// A place of its own for a call that nobody has logged in for yet, if there is one.
     pub(super) fn place(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.places).try_acquire_owned().ok()
+    }
+
+    /// A place of its own for one that watches, if there is one.
+    pub(super) fn watch(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.watches).try_acquire_owned().ok()
+    }
+
+    /// Somebody has logged in on it with what has this print: whether that is new here, as far as is remembered.
+    pub(super) fn first(&self, print: Print) -> bool {
+        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        let new = !shown.contains(&print);
+        if new {
+            shown.truncate(SHOWN - 1);
+            shown.push_front(print);
+        }
+        new
     }
 
     /// A call on it waits to be told whether it has logged in, for as long as this is held.

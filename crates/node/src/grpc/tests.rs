@@ -1,12 +1,16 @@
 //! The server over loopback, with this test in the place of the shard.
 
+mod health;
+
 use super::guard::credentials;
 use super::{State, start};
+use crate::audit::{self, Audit};
 use crate::background::Background;
 use crate::cert;
 use crate::gateway::Abort;
 use crate::limits::Limits;
 use crate::metrics::NodeMetrics;
+use crate::reactor::Board;
 use crate::reactor::calls::{Answer, Ask, Call, Connection, Line, Refusal, Said, Token, Why};
 use isochrone_core::Blob;
 use isochrone_proto::v1::isochrone_client::IsochroneClient;
@@ -53,6 +57,20 @@ fn served_with(
     limits: Limits,
     answer: impl Fn(Ask) -> Option<Answer> + Send + 'static,
 ) -> (Background, Arc<NodeMetrics>, String) {
+    let board = Arc::new(Board::new(Arc::default()));
+    let metrics = Arc::clone(&board.metrics);
+    let (server, address) = served_on(board, tls, limits, None, answer);
+    (server, metrics, address)
+}
+
+/// Of a node with a keyspace `main` that stands as the board says.
+fn served_on(
+    board: Arc<Board>,
+    tls: Option<Arc<ServerConfig>>,
+    limits: Limits,
+    audit: Option<Audit>,
+    answer: impl Fn(Ask) -> Option<Answer> + Send + 'static,
+) -> (Background, String) {
     let waker = Arc::new(mio::Waker::new(mio::Poll::new().unwrap().registry(), mio::Token(0)).unwrap());
     let (line, calls): (Line, Receiver<Call>) = Line::new(waker);
     std::thread::spawn(move || {
@@ -70,11 +88,12 @@ fn served_with(
     });
     let socket = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("http://{}", socket.local_addr().unwrap());
-    let metrics = Arc::new(NodeMetrics::default());
+    let metrics = Arc::clone(&board.metrics);
     let key = crate::security::draw_key().unwrap();
     let tls = tls.map(|tls| Arc::new(Mutex::new(tls)));
-    let state = State { line, limits, metrics: Arc::clone(&metrics), tls, key };
-    (start(socket, state).unwrap(), metrics, address)
+    let keyspaces = vec!["main".to_owned()];
+    let state = State { line, limits, metrics, board, keyspaces, tls, key, audit };
+    (start(socket, state).unwrap(), address)
 }
 
 /// A client's side, on a thread of its own kind.
@@ -404,6 +423,31 @@ fn is_cut_off(address: &str) {
     // The greeting of HTTP/2, if any, and then the end.
     let end = std::io::Read::read_to_end(&mut silent, &mut Vec::new());
     assert!(end.is_ok() || end.is_err_and(|error| error.kind() == std::io::ErrorKind::ConnectionReset));
+}
+
+#[test]
+fn of_each_user_of_a_connection_the_audit_log_is_told_also_where_another_has_logged_in_on_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("audit.jsonl");
+    let (audit, keeper) = audit::open(&path).unwrap().start("va1", Arc::default()).unwrap();
+    let answer = |ask| Some(login(ask).unwrap_or_else(|_| Ok(Said::Replied(b"_\r\n".to_vec()))));
+    let board = Arc::new(Board::new(Arc::default()));
+    let (server, address) = served_on(board, None, Limits::default(), Some(audit), answer);
+    // `app:right` and `bob:right`, whose login is remembered from the first connection.
+    let (app, bob) = ("Basic YXBwOnJpZ2h0", "Basic Ym9iOnJpZ2h0");
+    for shown in [&[bob][..], &[app, bob, app, bob]] {
+        ask(&address, async |mut client| {
+            for authorization in shown {
+                client.get(get("a", authorization)).await.unwrap();
+            }
+        });
+    }
+    drop(server);
+    drop(keeper);
+    let text = std::fs::read_to_string(&path).unwrap();
+    let records = text.lines().map(|line| serde_json::from_str::<audit::Record>(line).unwrap());
+    let users: Vec<String> = records.filter_map(|record| record.user).collect();
+    assert_eq!(users, ["bob", "app", "bob"]);
 }
 
 #[test]

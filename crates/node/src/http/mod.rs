@@ -4,12 +4,14 @@
 //! loopback only, and never from a page of another origin (`trust.md` S17). The network that a
 //! host emulates is changed without the token ([`network`]).
 
+mod audit;
 mod door;
 mod network;
 mod page;
 
 pub(crate) use door::CONNECTIONS;
 
+use crate::audit::Audit;
 use crate::background::Background;
 use crate::limits::Limits;
 use crate::network::Order;
@@ -20,6 +22,7 @@ use axum::Router;
 use axum::body::Bytes;
 use axum::extract::{ConnectInfo, Request, State as Shared};
 use axum::http::{HeaderMap, StatusCode, header};
+use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use door::{Caller, Door};
@@ -58,6 +61,7 @@ pub(crate) struct State {
     pub keyspaces: BTreeMap<String, KeyspaceId>,
     pub nodes: BTreeMap<String, NodeId>,
     pub admin_token: Option<String>,
+    pub audit: Option<Audit>,
     pub network: Option<SyncSender<Order>>,
 }
 
@@ -112,17 +116,23 @@ fn router(state: Arc<State>) -> Router {
         None => (Router::new(), ""),
     };
     let places = format!("{PLACES}{also}");
-    Router::new()
-        .route("/metrics", get(metrics))
-        .route("/readyz", get(ready))
-        .route("/status", get(status))
+    let admin: Router<Arc<State>> = Router::new()
         .route("/admin/move-leader", post(move_leader))
         .route("/admin/add-replica", post(add_replica))
         .route("/admin/remove-replica", post(remove_replica))
         .route("/admin/move-range", post(move_range))
         .route("/admin/ranges", get(ranges))
         .route("/admin/stop-process", post(stop_process))
-        .route("/admin/stop", post(stop))
+        .route("/admin/stop", post(stop));
+    let admin = match &state.audit {
+        Some(to) => admin.route_layer(from_fn_with_state(to.clone(), audit::told)),
+        None => admin,
+    };
+    Router::new()
+        .route("/metrics", get(metrics))
+        .route("/readyz", get(ready))
+        .route("/status", get(status))
+        .merge(admin)
         .merge(emulated)
         .fallback((StatusCode::NOT_FOUND, places.clone()))
         .method_not_allowed_fallback((StatusCode::METHOD_NOT_ALLOWED, places))

@@ -2,10 +2,13 @@
 
 use crate::limits::Limits;
 use crate::metrics::{PATHS, Page};
-use crate::reactor::Board;
+use crate::reactor::{Board, resident_bytes};
 use isochrone_core::Phase;
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
+
+#[cfg(test)]
+mod contrib;
 
 /// The page of `/metrics`. First what a node has whatever it serves, then what there is more of the more keyspaces there are, then
 /// what there is of each partition: where it is too long, the end goes.
@@ -18,8 +21,13 @@ pub(super) fn page(board: &Board, limits: &Limits) -> String {
     page.value(
         "isochrone_build_info",
         gauge,
-        "The version that runs.",
-        &[("version", env!("CARGO_PKG_VERSION"))],
+        "Which node of which region and cluster this is, and the version that runs.",
+        &[
+            ("cluster", &status.cluster),
+            ("node", &status.node),
+            ("region", &status.region),
+            ("version", env!("CARGO_PKG_VERSION")),
+        ],
         1.0,
     );
     page.value("isochrone_uptime_seconds", gauge, "Since this start.", &[], status.uptime_seconds as f64);
@@ -44,6 +52,13 @@ pub(super) fn page(board: &Board, limits: &Limits) -> String {
         "Time in which the loop looked for news instead of sleeping (idle_poll of the node).",
         &[],
         metrics.idle_poll.load(Relaxed) as f64 / 1e9,
+    );
+    page.value(
+        "isochrone_memory_resident_bytes",
+        gauge,
+        "Memory of the process; 0 where the system does not tell.",
+        &[],
+        resident_bytes() as f64,
     );
 
     let journal = &metrics.journal;
@@ -100,6 +115,13 @@ pub(super) fn page(board: &Board, limits: &Limits) -> String {
         "Segments in use.",
         &[],
         journal.segments.load(Relaxed) as f64,
+    );
+    page.value(
+        "isochrone_journal_spare_failures_total",
+        counter,
+        "Segments that could not be made ahead of time: the disk is nearly full.",
+        &[],
+        journal.spare_failures.load(Relaxed) as f64,
     );
 
     for peer in &status.peers {
@@ -299,6 +321,7 @@ pub(super) fn page(board: &Board, limits: &Limits) -> String {
         );
     }
     metrics.grpc.show(&mut page);
+    metrics.audit.show(&mut page);
     for (limit, value) in limits.named() {
         page.value(
             "isochrone_limit",
@@ -386,6 +409,17 @@ pub(super) fn page(board: &Board, limits: &Limits) -> String {
         let peer = status.peers.iter().find(|peer| peer.name == name)?;
         peer.round_trip_ms.map(|millis| millis / 1e3)
     };
+    for keyspace in &metrics.keyspaces {
+        if let Some(bound) = keyspace.bound(round_trip) {
+            page.value(
+                "isochrone_commit_bound_seconds",
+                gauge,
+                "The measured round trip to the nearest majority of replicas.",
+                &[("keyspace", &keyspace.name), ("origin_region", &keyspace.region)],
+                bound,
+            );
+        }
+    }
     for keyspace in &metrics.keyspaces {
         if let Some(ratio) = keyspace.bound_ratio(round_trip) {
             page.value(

@@ -1,5 +1,6 @@
 //! What holds a running node, and gives it orders.
 
+use crate::audit;
 use crate::background::Background;
 use crate::http;
 use crate::protocols::Administration;
@@ -28,6 +29,7 @@ pub struct NodeHandle {
     pub(super) http_address: Option<SocketAddr>,
     pub(super) grpc: Option<Background>,
     pub(super) grpc_address: Option<SocketAddr>,
+    pub(super) audit: Option<audit::Keeper>,
     pub(super) redis_addresses: Vec<SocketAddr>,
 }
 
@@ -148,12 +150,18 @@ impl NodeHandle {
         let ended = self.thread.take().map(JoinHandle::join);
         // Only now: calls under way are answered first.
         self.grpc = None;
-        match ended {
+        let outcome = match ended {
             Some(Ok(outcome)) => outcome,
             // The panic was printed when it happened.
             Some(Err(_)) => Err(Failure::Io(std::io::Error::other("the node's thread panicked"))),
             None => Ok(()),
+        };
+        if let (Some(audit), Err(failure)) = (&mut self.audit, &outcome) {
+            audit.fails(failure.to_string());
         }
+        // Behind whatever any of them may tell.
+        self.audit = None;
+        outcome
     }
 }
 

@@ -13,6 +13,7 @@ pub use sockets::{Sockets, bound};
 use handle::ORDERS;
 use recovery::{Recovered, recover};
 
+use crate::audit;
 use crate::certificates::{Files, Watch};
 use crate::clock::Clock;
 use crate::gateway::{Durability, Gateway, KeyspaceView, Login, NodeView};
@@ -144,6 +145,14 @@ pub enum StartError {
         /// What the system said.
         cause: std::io::Error,
     },
+    /// The audit log.
+    #[error("{}: {cause}", path.display())]
+    Audit {
+        /// Where it is to be.
+        path: PathBuf,
+        /// Why it cannot be written there.
+        cause: String,
+    },
     /// The system is out of something.
     #[error("cannot start: {0}")]
     Io(#[from] std::io::Error),
@@ -189,6 +198,10 @@ impl Node {
         // Before there is data: a first start that is refused for them leaves none.
         let loaded = files.load()?;
         let users = users(&deployment, &me)?;
+        let audit = deployment.security().audit.as_ref().map(|files| files.of(&me));
+        let unfit = |path: &Path, cause: String| StartError::Audit { path: path.to_owned(), cause };
+        let opened = audit.as_deref().map(|path| audit::open(path).map_err(|cause| unfit(path, cause)));
+        let opened = opened.transpose()?;
         let http = config.sockets.http.take().map(http::start).transpose()?;
         let Recovered { journal, snapshots, processes, incarnation, births } =
             recover(&config, &deployment, &keyspaces, &waker)?;
@@ -199,6 +212,12 @@ impl Node {
             ..NodeMetrics::default()
         });
         let board = Arc::new(Board::new(Arc::clone(&metrics)));
+
+        let start = |opened: audit::Opened| opened.start(&me.name, Arc::clone(&metrics.audit));
+        let started = opened.map(start).transpose().map_err(|cause| {
+            unfit(audit.as_deref().unwrap_or(Path::new("")), format!("cannot be written: {cause}"))
+        })?;
+        let (audit, keeper) = started.unzip();
 
         let mut random = system_random()?;
         metrics.certificates.set(loaded.expiries);
@@ -307,6 +326,7 @@ impl Node {
             users,
             random.fork(),
         );
+        clients.hub.audit.clone_from(&audit);
         clients.listen(poller.registry())?;
 
         let names =
@@ -370,11 +390,15 @@ impl Node {
             http_address,
             grpc: None,
             grpc_address,
+            audit: keeper,
             redis_addresses,
         };
         if let Some(socket) = config.sockets.grpc {
             let key = crate::security::draw_key()?;
-            let state = grpc::State { line, limits: limits.clone(), metrics, tls: grpc_tls, key };
+            let names = deployment.keyspaces().iter().map(|keyspace| keyspace.name.clone());
+            let (board, keyspaces) = (Arc::clone(&handle.board), names.collect());
+            let (limits, audit) = (limits.clone(), audit.clone());
+            let state = grpc::State { line, limits, metrics, board, keyspaces, tls: grpc_tls, key, audit };
             handle.grpc = Some(grpc::start(socket, state)?);
         }
         if let Some(http) = &http {
@@ -387,6 +411,7 @@ impl Node {
                 keyspaces: names.collect(),
                 nodes: nodes.collect(),
                 admin_token: config.admin_token,
+                audit,
                 network: config.network,
             });
         }

@@ -8,6 +8,7 @@
 use super::{Origin, Origins, Reactor};
 use isochrone_core::command::{Command, Operation};
 use isochrone_core::{Blob, Instant, ProcessId, Span};
+use std::collections::btree_map::Entry;
 
 /// How long what is overdue is left to whoever touches it: longer than clocks should differ.
 const GRACE: Span = Span::from_secs(1);
@@ -15,6 +16,14 @@ const GRACE: Span = Span::from_secs(1);
 const KEYS: usize = 1024;
 /// See [`KEYS`].
 const BYTES: usize = 256 << 10;
+/// Commands under way at a time. Over a wide area each takes a third of a second, and what clients let expire must not come
+/// faster than it goes.
+const COMMANDS: usize = 8;
+
+/// Those of each of so many states: one at least, and together no more than of one alone, since one thread executes all.
+fn share(states: usize) -> usize {
+    (COMMANDS / states.max(1)).max(1)
+}
 
 impl Reactor {
     /// Asks for the deletion of what is overdue, where that is this node's part and not under way.
@@ -23,38 +32,71 @@ impl Reactor {
             return;
         }
         let stamp = self.shard.io().stamp;
-        for (of, keyspace) in self.reporter.to_sweep(&self.peers) {
-            let Some(by) = self.clients.host(keyspace).filter(|_| !self.origins.sweeping.contains(&of))
+        let states = self.reporter.to_sweep(&self.peers);
+        let most = share(states.len());
+        for (of, keyspace) in states {
+            let Some(by) = self.clients.host(keyspace).filter(|_| !self.origins.sweeping.contains_key(&of))
             else {
                 continue;
             };
-            let mut keys = self.shard.overdue(of, stamp - GRACE, KEYS);
-            let mut bytes = 0;
-            let mut more = |key: &Blob| {
-                bytes += key.len();
-                bytes <= BYTES
-            };
-            // One at least, however long.
-            keys.truncate(keys.iter().take_while(|key| more(key)).count().max(1));
-            if keys.is_empty() {
-                continue;
-            }
-            let ticket = self.origins.ticket();
-            let command = Command::new(stamp, Operation::Sweep { keys: keys.into() });
-            match self.shard.execute(by, ticket, command) {
-                Ok(()) => {
-                    self.origins.sweeping.insert(of);
-                    self.origins.waiting.insert(ticket, Origin::Sweep { of, by, asked: now });
+            let keys = self.shard.overdue(of, stamp - GRACE, most * KEYS);
+            for keys in commands(&keys).take(most) {
+                let ticket = self.origins.ticket();
+                let command = Command::new(stamp, Operation::Sweep { keys: keys.into() });
+                if let Err(error) = self.shard.execute(by, ticket, command) {
+                    tracing::debug!(%error, "nothing overdue is deleted");
+                    break;
                 }
-                Err(error) => tracing::debug!(%error, "nothing overdue is deleted"),
+                *self.origins.sweeping.entry(of).or_default() += 1;
+                self.origins.waiting.insert(ticket, Origin::Sweep { of, by, asked: now });
             }
         }
     }
 }
 
+/// The keys of each command: one at least, however long.
+fn commands(mut keys: &[Blob]) -> impl Iterator<Item = &[Blob]> {
+    std::iter::from_fn(move || {
+        let mut bytes = 0;
+        let fits = keys.iter().take(KEYS).take_while(|key| {
+            bytes += key.len();
+            bytes <= BYTES
+        });
+        let (these, rest) = keys.split_at(fits.count().max(1).min(keys.len()));
+        keys = rest;
+        (!these.is_empty()).then_some(these)
+    })
+}
+
 impl Origins {
-    /// What was overdue in the state of this process was deleted, or not.
+    /// One command has deleted what was overdue in the state of this process, or has not.
     pub(super) fn swept(&mut self, of: ProcessId) {
-        self.sweeping.remove(&of);
+        if let Entry::Occupied(mut under_way) = self.sweeping.entry(of) {
+            *under_way.get_mut() -= 1;
+            if *under_way.get() == 0 {
+                under_way.remove();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_states_share_what_one_alone_may_have_under_way() {
+        assert_eq!([0, 1, 3, 8, 64].map(share), [8, 8, 2, 1, 1]);
+    }
+
+    #[test]
+    fn what_is_overdue_goes_by_commands_of_so_many_keys_and_bytes() {
+        let sizes = |keys: &[Blob]| commands(keys).map(<[Blob]>::len).collect::<Vec<_>>();
+        assert_eq!(sizes(&[]), [0; 0]);
+        let short = vec![Blob::from(&b"k"[..]); 2 * KEYS + 1];
+        assert_eq!(sizes(&short), [KEYS, KEYS, 1]);
+        let half = Blob::from(vec![0; BYTES / 2]);
+        let long = Blob::from(vec![0; BYTES + 1]);
+        assert_eq!(sizes(&[half.clone(), half.clone(), half.clone(), long, half]), [2, 1, 1, 1]);
     }
 }

@@ -23,7 +23,7 @@ pub use verifier::Verifier;
 pub(crate) use calls::Calls;
 pub(crate) use clients::Clients;
 pub(crate) use peers::Peers;
-pub(crate) use status::{Reporter, Served};
+pub(crate) use status::{Reporter, Served, resident_bytes};
 use window::Window;
 
 use crate::certificates::Watch;
@@ -43,7 +43,7 @@ use rustc_hash::FxHashMap;
 use rustls::ServerConfig;
 use status::COPIES;
 use std::any::Any;
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, TryRecvError};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -169,8 +169,8 @@ pub(crate) struct Origins {
     waiting: FxHashMap<Ticket, Origin>,
     /// When who waits for too long was last looked for.
     looked: Instant,
-    /// The processes in whose state something overdue is being deleted.
-    sweeping: BTreeSet<ProcessId>,
+    /// The processes in whose state something overdue is being deleted, by so many commands.
+    sweeping: BTreeMap<ProcessId, usize>,
     /// Of each keyspace.
     windows: Vec<Window>,
 }
@@ -529,6 +529,7 @@ impl Reactor {
         }
         self.origins.windows.iter_mut().for_each(|window| window.look(now));
         self.reporter.in_flight(self.origins.len(), self.origins.windows.iter().map(Window::room).sum());
+        self.reporter.orders(self.origins.orders());
         self.peers.metrics.idle_poll.store(self.poller.idle_polled().as_nanos(), Ordering::Relaxed);
         let view =
             self.reporter.publish(now, &mut self.shard, &self.peers, &self.clients, self.stopping.is_some());

@@ -35,6 +35,11 @@ pub(super) fn gather(partitions: &[PartitionId], respond: Responder) -> Vec<Resp
 }
 
 impl Origins {
+    /// How many orders are not answered yet.
+    pub(super) fn orders(&self) -> usize {
+        self.waiting.values().filter(|origin| matches!(origin, Origin::Order { .. })).count()
+    }
+
     /// Whether this node is giving away what it leads of a keyspace.
     pub(super) fn steps_down(&self, keyspace: KeyspaceId) -> bool {
         let own = |origin: &Origin| matches!(origin, Origin::Order { of, steps_down: true, .. } if of.keyspace == keyspace);

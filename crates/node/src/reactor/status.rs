@@ -9,6 +9,7 @@ use crate::io::HANGS;
 use crate::journal::JournalMetrics;
 use crate::metrics::{KeyspaceMetrics, NodeMetrics};
 use crate::shard::Shard;
+use crate::transport::frame::VERSION;
 use isochrone_core::{Fact, Guarantee, Instant, KeyspaceId, NodeId, PartitionId, ProcessId, Role, Span};
 use serde::{Serialize, Serializer};
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,6 +22,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub struct Status {
     /// The version of the program.
     pub version: &'static str,
+    /// The version of its frames: nodes of different ones do not speak with each other.
+    pub frames: u16,
     /// The cluster.
     pub cluster: String,
     /// The node.
@@ -31,10 +34,19 @@ pub struct Status {
     pub incarnation: u32,
     /// Seconds since this start.
     pub uptime_seconds: u64,
+    /// The same in milliseconds.
+    pub uptime_ms: u64,
+    /// Milliseconds since it has read its journal and serves.
+    pub serves_ms: u64,
+    /// Orders of administrators that it carries out.
+    pub orders: usize,
     /// Whether it is about to end.
     pub stopping: bool,
     /// Whether every keyspace is ready.
     pub ready: bool,
+    /// Whether the node itself serves: it does not stop, and its disk does not hang.
+    #[serde(skip)]
+    pub able: bool,
     /// Whether a crash may lose acknowledged writes.
     pub unsafe_fsync_off: bool,
     /// Client connections.
@@ -195,8 +207,8 @@ impl Board {
     /// How the node stood a moment ago; not ready where that was long ago.
     pub fn status(&self) -> Arc<Status> {
         let posted = self.posted();
-        if posted.status.ready && posted.at.elapsed() >= STALE {
-            return Arc::new(Status { ready: false, ..Status::clone(&posted.status) });
+        if posted.status.able && posted.at.elapsed() >= STALE {
+            return Arc::new(Status { ready: false, able: false, ..Status::clone(&posted.status) });
         }
         Arc::clone(&posted.status)
     }
@@ -242,6 +254,8 @@ struct Members {
 pub(crate) struct Reporter {
     board: Arc<Board>,
     clock: Clock,
+    /// Since when the node serves.
+    began: Instant,
     me: NodeId,
     incarnation: u32,
     journal: Arc<JournalMetrics>,
@@ -255,6 +269,8 @@ pub(crate) struct Reporter {
     served: BTreeMap<(KeyspaceId, PartitionId), Instant>,
     /// Since when this node has known of moves of keys from a partition that are not over.
     moving: BTreeMap<(KeyspaceId, PartitionId), Instant>,
+    /// Orders that are not answered yet.
+    orders: usize,
     /// When commands were last counted, and how many there were.
     counted: (Instant, u64),
     /// How many syncs there were then, and how long they took together, in seconds.
@@ -298,6 +314,7 @@ impl Reporter {
         Reporter {
             board,
             clock,
+            began: clock.now(),
             me,
             incarnation,
             journal,
@@ -307,6 +324,7 @@ impl Reporter {
             members: BTreeMap::new(),
             served: BTreeMap::new(),
             moving: BTreeMap::new(),
+            orders: 0,
             counted: (Instant::ZERO, 0),
             synced: (0, 0.0),
             readings,
@@ -510,6 +528,11 @@ impl Reporter {
         self.board.metrics.room.store(room as u64, Relaxed);
     }
 
+    /// So many orders of administrators are not answered yet.
+    pub fn orders(&mut self, orders: usize) {
+        self.orders = orders;
+    }
+
     /// Publishes how the node stands; what clients are to be shown of it.
     pub fn publish(
         &mut self,
@@ -560,15 +583,21 @@ impl Reporter {
         let metrics = &self.board.metrics;
         metrics.misaddressed.store(shard.misaddressed, Relaxed);
         metrics.clients.store(clients.len() as u64, Relaxed);
+        let able = !stopping && !shard.io().hangs();
         let status = Status {
             version: env!("CARGO_PKG_VERSION"),
+            frames: VERSION,
             cluster: node.cluster.clone(),
             node: node.node.clone(),
             region: node.region.clone(),
             incarnation: self.incarnation,
             uptime_seconds: node.uptime_seconds,
+            uptime_ms: now.as_nanos() / 1_000_000,
+            serves_ms: now.since(self.began).as_nanos() / 1_000_000,
+            orders: self.orders,
             stopping,
-            ready: !stopping && !shard.io().hangs() && keyspaces.iter().all(|keyspace| keyspace.ready),
+            ready: able && keyspaces.iter().all(|keyspace| keyspace.ready),
+            able,
             unsafe_fsync_off: node.unsafe_fsync_off,
             clients: clients.len(),
             keyspaces,
@@ -793,7 +822,7 @@ fn peak_bytes() -> u64 {
 }
 
 /// Resident memory of this process, bytes; 0 where the system does not tell.
-fn resident_bytes() -> u64 {
+pub(crate) fn resident_bytes() -> u64 {
     let Ok(text) = std::fs::read_to_string("/proc/self/statm") else { return 0 };
     /// Linux counts in pages; all platforms that have this file and that we build for use these.
     const PAGE: u64 = 4096;
@@ -806,7 +835,7 @@ mod tests {
     use crate::births::Births;
     use crate::gateway::Durability;
     use crate::limits::Limits;
-    use crate::transport::frame::{Hello, MAGIC, VERSION};
+    use crate::transport::frame::{Hello, MAGIC};
     use crate::transport::stream::Acceptor;
     use isochrone_core::Random;
 
@@ -1057,8 +1086,8 @@ mod tests {
         let board = Board::new(Arc::default());
         let now = std::time::Instant::now();
         for (at, ready) in [(now, true), (now.checked_sub(STALE).unwrap(), false), (now, true)] {
-            board.post(Status { ready: true, ..Status::default() }, Counters::default(), at);
-            assert_eq!(board.status().ready, ready);
+            board.post(Status { ready: true, able: true, ..Status::default() }, Counters::default(), at);
+            assert_eq!((board.status().ready, board.status().able), (ready, ready));
         }
     }
 }

@@ -12,7 +12,7 @@ use super::table;
 use crate::gateway::Outcome;
 use crate::hub::Hub;
 use isochrone_core::command::{Operation, Response};
-use isochrone_core::{Instant, KeyspaceId};
+use isochrone_core::{Blob, Instant, KeyspaceId};
 
 /// A command that may be executed.
 pub(crate) struct Call {
@@ -62,7 +62,12 @@ pub(crate) fn understand<'w>(
     let stamp = given.stamp;
     let deny = |users: &mut Users, denied: Denied, within: Within| {
         users.note_call(denied.entry(within, user, spec, args), None, stamp);
-        Objection::Denied(denied.complaint(user, spec).to_string())
+        let text = denied.complaint(user, spec).to_string();
+        Objection::Denied(match denied {
+            // Of several keys, which.
+            Denied::Key(place) => format!("{text}: {:?}", Blob::new(args.at(place))),
+            _ => text,
+        })
     };
     if let Err(denied) = users.check(user, spec, args) {
         return Err(deny(users, denied, Within::Nothing));

@@ -1,6 +1,7 @@
 //! One client connection: from bytes to requests, from outcomes to bytes.
 
 use super::acl;
+use super::audit;
 use super::blocking::{self, Blocked, Fills, Heard};
 use super::complaint::{Complaint, code};
 use super::durability::{self, Syncing};
@@ -572,6 +573,7 @@ impl State {
                         steps::begin(self, operation, script, context, sink);
                     }
                     Ok(plan) => {
+                        audit::asked(spec, context);
                         self.ask(plan, context, sink);
                     }
                     Err(complaint) => self.complain(&complaint, context, sink.out),
@@ -745,14 +747,18 @@ impl State {
         let version = self.version;
         if self.pipeline.is_empty() && !self.muted() {
             let before = out.len();
-            if let Err(complaint) = answer(self, args, context, &mut Reply::new(out, version)) {
+            let done = answer(self, args, context, &mut Reply::new(out, version));
+            audit::answered(spec, args, done.as_ref().err(), context);
+            if let Err(complaint) = done {
                 out.truncate(before);
                 self.complain(&complaint, context, out);
             }
             return;
         }
         let mut bytes = Vec::new();
-        match answer(self, args, context, &mut Reply::new(&mut bytes, version)) {
+        let done = answer(self, args, context, &mut Reply::new(&mut bytes, version));
+        audit::answered(spec, args, done.as_ref().err(), context);
+        match done {
             // What confirms a subscription is no reply that could be held back.
             Ok(()) if pubsub::confirms(spec.name) => {
                 self.pipeline.write(out, |out| out.extend_from_slice(&bytes));

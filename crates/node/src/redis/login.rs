@@ -1,6 +1,7 @@
 //! HELLO, AUTH, RESET: who speaks, and in which version.
 
 use super::acl::{self, Verdict};
+use super::audit;
 use super::complaint::Complaint;
 use super::connection::{Mute, Sink, State, count_error};
 use super::pubsub;
@@ -110,6 +111,11 @@ fn parse_hello<'a>(state: &State, args: Args<'a>) -> Result<(Greeting, Option<Cr
     Ok((greeting, credentials))
 }
 
+/// What is logged in with.
+fn command(greeting: Option<&Greeting>) -> &'static str {
+    if greeting.is_some() { "HELLO" } else { "AUTH" }
+}
+
 /// Asks whether user and password fit, or knows already.
 fn check(
     state: &mut State,
@@ -119,7 +125,9 @@ fn check(
     context: &mut Context<'_>,
     sink: &mut Sink<'_>,
 ) {
+    let command = command(greeting.as_ref());
     let Ok(user) = std::str::from_utf8(user) else {
+        audit::login(user, command, Some(audit::WRONG), context);
         return state.complain(&Complaint::text(WRONG), context, sink.out);
     };
     // Pools that cannot SELECT name the keyspace behind the user.
@@ -127,6 +135,8 @@ fn check(
         Some((user, name)) => match find_keyspace(name, context) {
             Some(place) => (user, Some(place)),
             None => {
+                let unknown = "there is no keyspace of the name behind it";
+                audit::login(user.as_bytes(), command, Some(unknown), context);
                 let text = format!("WRONGPASS user '{user}': there is no keyspace '{name}'");
                 return state.complain(&Complaint::text(text), context, sink.out);
             }
@@ -161,12 +171,13 @@ pub(crate) fn verified(state: &mut State, accepted: bool, context: &mut Context<
 
 fn admit(state: &mut State, accepted: bool, context: &mut Context<'_>, reply: &mut Reply<'_>) {
     let Some(pending) = state.login.take() else { return reply.error(WRONG) };
+    let command = command(pending.greeting.as_ref());
+    audit::login(pending.user.as_bytes(), command, (!accepted).then_some(audit::WRONG), context);
     if !accepted {
         // The time that a password waits to be checked is not the client's.
         state.put_off(context.now.since(pending.since));
-        let command: &[u8] = if pending.greeting.is_some() { b"HELLO" } else { b"AUTH" };
         let within = if state.queue.is_some() { acl::Within::Multi } else { acl::Within::Nothing };
-        let entry = acl::Entry::new(acl::Reason::Auth, within, command, &pending.user);
+        let entry = acl::Entry::new(acl::Reason::Auth, within, command.as_bytes(), &pending.user);
         acl::note(entry, context);
         return reply.error(WRONG);
     }

@@ -21,6 +21,7 @@
 mod absent;
 pub mod acl;
 mod args;
+mod audit;
 mod blocking;
 pub(crate) mod call;
 mod catalog;
@@ -29,7 +30,7 @@ mod commands;
 mod complaint;
 mod config;
 mod connection;
-mod digest;
+pub(crate) mod digest;
 mod durability;
 mod emptying;
 mod fuzz;

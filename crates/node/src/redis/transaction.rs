@@ -314,7 +314,9 @@ fn too_long(_: &mut State, _: Args<'_>, _: &mut Context<'_>, _: &mut Reply<'_>) 
 /// The reply of what the node itself does.
 fn answer_now(answer: Local, state: &mut State, args: Args<'_>, context: &mut Context<'_>) -> Vec<u8> {
     let (mut bytes, version) = (Vec::new(), state.version);
-    if let Err(complaint) = answer(state, args, context, &mut Reply::new(&mut bytes, version)) {
+    let done = answer(state, args, context, &mut Reply::new(&mut bytes, version));
+    super::audit::answered_words(args, done.as_ref().err(), context);
+    if let Err(complaint) = done {
         bytes.clear();
         Reply::new(&mut bytes, version).error(complaint);
     }
@@ -351,6 +353,7 @@ fn understand(
                     Err(Complaint::text("ERR this script is not carried out within MULTI"))
                 }
                 Ok(plan) => {
+                    super::audit::asked(spec, context);
                     operations.push(plan.operation);
                     return Item::Asked(plan.shape);
                 }

@@ -10,12 +10,14 @@ use isochrone_node::node::{DEFAULT_SNAPSHOT_BYTES, Node, NodeConfig, NodeHandle,
 use isochrone_node::protocols::{Administration, Protocols};
 use isochrone_node::transport::emulation::{Delay, Emulation};
 use isochrone_node::transport::frame::{self, Frame, Hello, Life, MAGIC, Start, VERSION};
+use isochrone_proto::health::{HealthCheckRequest, HealthClient, ServingStatus};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tonic::transport::Endpoint;
 
 const NODES: u16 = 3;
 
@@ -297,6 +299,32 @@ fn delays_are_emulated_and_cuts_heal() {
     cluster.emulation.heal();
     eventually("ready", || cluster.get(0, "/readyz").contains("200 OK").then_some(()));
     assert!(cluster.client(2).count() >= 3);
+}
+
+#[test]
+fn health_checks_over_grpc_say_what_readyz_says() {
+    let mut cluster = Cluster::new("", None);
+    cluster.start_all();
+    cluster.connected();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let address = format!("http://{}", cluster.nodes[&NodeId(0)].grpc_address().unwrap());
+    let endpoint = Endpoint::from_shared(address).unwrap();
+    let mut client = HealthClient::new(runtime.block_on(endpoint.connect()).unwrap());
+    let mut says = |expected: ServingStatus, code: &str| {
+        for service in ["", "main"] {
+            eventually(&format!("{service:?} {expected:?}"), || {
+                let request = HealthCheckRequest { service: service.to_owned() };
+                let found = runtime.block_on(client.check(tonic::Request::new(request))).unwrap();
+                (found.into_inner().status() == expected).then_some(())
+            });
+        }
+        assert!(cluster.get(0, "/readyz").contains(code), "{}", cluster.get(0, "/readyz"));
+    };
+    says(ServingStatus::Serving, "200 OK");
+    cluster.emulation.isolate(NodeId(0), true);
+    says(ServingStatus::NotServing, "503");
+    cluster.emulation.heal();
+    says(ServingStatus::Serving, "200 OK");
 }
 
 #[test]

@@ -576,6 +576,10 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Process for Replica<S
         self.staged = None;
         self.expired_before = self.expired();
         self.started = true;
+        if self.applied > 0 {
+            // Nobody was told of what the snapshot and the records have brought, and nothing may follow it.
+            self.mark_applied(effects);
+        }
         effects.arm(Timer::Sessions, self.service.session_idle / 2);
         if self.is_active() {
             self.with_order(effects, |order, inner| order.start(inner));

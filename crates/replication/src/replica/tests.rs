@@ -8,7 +8,7 @@ use crate::order::{Decided, Step, Tentative};
 use crate::stream::Said;
 use isochrone_core::command::{Access, Touch};
 use isochrone_core::deployment::ParameterReader;
-use isochrone_core::{Effect, Export, Footprint, Lane, NodeId, Outbox, Random, Stamp};
+use isochrone_core::{Effect, Export, Fact, Footprint, Lane, NodeId, Outbox, Random, Stamp};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::sync::LazyLock;
@@ -286,6 +286,13 @@ impl Bench {
 
     /// In this life, of a group whose only member is on this node.
     fn of(member: u16, incarnation: u32, bug: Option<Bug>) -> Bench {
+        let mut bench = Bench::open(member, incarnation, bug);
+        bench.input(|replica, effects| replica.start(effects));
+        bench
+    }
+
+    /// The same before its start.
+    fn open(member: u16, incarnation: u32, bug: Option<Bug>) -> Bench {
         let me = process(0, 0);
         let setup = Setup {
             members: Arc::from([Member { replica: ReplicaId(0), process: process(member, 0) }]),
@@ -296,9 +303,7 @@ impl Bench {
         };
         let replica = Replica::open(Identity { process: me, incarnation }, &setup);
         let outbox = Outbox::new(me, Random::seeded(1));
-        let mut bench = Bench { replica, outbox, tentative: VecDeque::new(), sequence: 0 };
-        bench.input(|replica, effects| replica.start(effects));
-        bench
+        Bench { replica, outbox, tentative: VecDeque::new(), sequence: 0 }
     }
 
     fn input(
@@ -399,12 +404,42 @@ impl Bench {
     }
 }
 
+/// How far a replica that starts says it is.
+fn told_at_the_start(mut bench: Bench) -> Option<u64> {
+    bench.replica.start(bench.outbox.input(Instant::ZERO, Stamp::ZERO));
+    bench.outbox.drain().find_map(|effect| match effect {
+        Effect::Mark(Note::Fact(Fact::Applied { position, .. })) => Some(position),
+        _ => None,
+    })
+}
+
 fn speculative(text: &str) -> Vec<Told<Text>> {
     vec![Told::Speculative(Ok(text.to_owned()))]
 }
 
 fn done(text: &str) -> Told<Text> {
     Told::Done(Ok(text.to_owned()))
+}
+
+#[test]
+fn who_starts_tells_how_far_its_snapshot_and_its_journal_have_brought_it() {
+    assert_eq!(told_at_the_start(Bench::open(0, 1, None)), None, "it has nothing");
+    let mut before = Bench::new(None);
+    before.run(Append(1, 'a'));
+    before.run(Append(2, 'b'));
+    before.decide(2);
+    let mut restored = Bench::open(0, 2, None);
+    for chunk in before.replica.snapshot().unwrap() {
+        restored.replica.restore(chunk).unwrap();
+    }
+    assert_eq!(told_at_the_start(restored), Some(2));
+    let mut replayed = Bench::open(0, 2, None);
+    let id = CommandId { client: CLIENT(), sequence: 1 };
+    let values = Arc::from([Entry::Command { id, below: 1, command: Append(1, 'a') }]);
+    let decided = Decided { position: 1, digest: 1, values, answer: true, spans: None };
+    replayed.replica.order.steps.push_back(Step::Decided(decided));
+    replayed.replica.replay(Record::Order { epoch: 0, record: () });
+    assert_eq!(told_at_the_start(replayed), Some(1));
 }
 
 #[test]

@@ -79,14 +79,14 @@ fn what_is_measured_is_shown_beside_what_is_written() {
           us-east  US East     12         160.0     146.2   1.09        146.0   1.10
 
         better leader: multipaxos with US East, mean 126.8 ms, 26.0 ms less than now
-        better protocol: sdpaxos with US East, mean 78.1 ms, 74.8 ms less than now
+        better protocol: epaxos, mean 78.1 ms, 74.8 ms less than now
 
         note
           euro does not tell: Connection refused
           nobody measures the way between US East and Euro: 88.0 ms as in the file
     "#]]
     .assert_eq(&(live.head() + "(the plan)\n" + &live.tail()));
-    expect![[r#"{"cluster":"three-regions","asked":3,"answered":2,"links":[{"from":"US West","to":"US East","measured_ms":73.1,"file_ms":73.0},{"from":"US West","to":"Euro","measured_ms":166.1,"file_ms":166.0},{"from":"US East","to":"Euro","measured_ms":null,"file_ms":88.0}],"protocol":"multipaxos","leaders":["us-west"],"clients":[{"node":"us-west","region":"US West","operations_per_second":12.5,"write_p50_ms":75.0,"expected_ms":73.1,"ratio":1.0259917920656636,"file_expected_ms":73.0,"file_ratio":1.0273972602739727},{"node":"us-east","region":"US East","operations_per_second":12.5,"write_p50_ms":160.0,"expected_ms":146.2,"ratio":1.094391244870041,"file_expected_ms":146.0,"file_ratio":1.095890410958904}],"better_leader":{"protocol":"multipaxos","leader":"US East","mean_ms":126.8,"less_ms":26.033333333333346},"better_protocol":{"protocol":"sdpaxos","leader":"US East","mean_ms":78.06666666666666,"less_ms":74.76666666666668},"notes":["euro does not tell: Connection refused","nobody measures the way between US East and Euro: 88.0 ms as in the file"]}"#]].assert_eq(&serde_json::to_string(&live).unwrap());
+    expect![[r#"{"cluster":"three-regions","asked":3,"answered":2,"links":[{"from":"US West","to":"US East","measured_ms":73.1,"file_ms":73.0},{"from":"US West","to":"Euro","measured_ms":166.1,"file_ms":166.0},{"from":"US East","to":"Euro","measured_ms":null,"file_ms":88.0}],"protocol":"multipaxos","leaders":["us-west"],"clients":[{"node":"us-west","region":"US West","operations_per_second":12.5,"write_p50_ms":75.0,"expected_ms":73.1,"ratio":1.0259917920656636,"file_expected_ms":73.0,"file_ratio":1.0273972602739727},{"node":"us-east","region":"US East","operations_per_second":12.5,"write_p50_ms":160.0,"expected_ms":146.2,"ratio":1.094391244870041,"file_expected_ms":146.0,"file_ratio":1.095890410958904}],"better_leader":{"protocol":"multipaxos","leader":"US East","mean_ms":126.8,"less_ms":26.033333333333346},"better_protocol":{"protocol":"epaxos","leader":null,"mean_ms":78.06666666666666,"less_ms":74.76666666666668},"better_for_clients":null,"notes":["euro does not tell: Connection refused","nobody measures the way between US East and Euro: 88.0 ms as in the file"]}"#]].assert_eq(&serde_json::to_string(&live).unwrap());
 }
 
 #[test]
@@ -129,6 +129,57 @@ fn members_that_have_changed_are_reckoned_with() {
         live.notes.iter().any(|note| note.starts_with("members have changed since the file: ")),
         "{live:?}"
     );
+}
+
+#[test]
+fn another_leader_is_told_of_where_it_pays_for_those_who_ask() {
+    let file = three_regions();
+    let of = |node, links: &[(&str, f64)], rate: f64| {
+        told(node, links, None, &json!({"recent": {"operations_per_second": rate, "write_p50_ms": 150.0}}))
+    };
+    let asked = |west, east| {
+        [of("us-west", &[("us-east", 73.0), ("euro", 166.0)], west), of("us-east", &[("euro", 88.0)], east)]
+    };
+    // (5 * 73 + 45 * 146) / 50 against (5 * 146 + 45 * 73) / 50
+    let line = format!(
+        "keyspace main is led from US West; from US East commits would take 58.4 ms less, 80.3 in the mean over what clients \
+         asked in the last ten seconds: isochrone plan {} --live",
+        file.file()
+    );
+    assert_eq!(off_plan(&asked(5.0, 45.0), Some(&file)), [line]);
+    assert_eq!(off_plan(&asked(5.0, 45.0), None), [""; 0], "it is not the one that is built in");
+    assert_eq!(off_plan(&asked(0.9, 8.1), Some(&file)), [""; 0], "hardly anybody asks");
+    // (45 * 73 + 55 * 146) / 100 = 113.15 against 105.85: who asks is told, and nobody else.
+    let close = asked(45.0, 55.0);
+    assert_eq!(off_plan(&close, Some(&file)), [""; 0]);
+    let (_, live, _) = looked(&close);
+    let better = live.better_for_clients.as_ref().unwrap();
+    assert_eq!(better.leader.as_deref(), Some("US East"));
+    assert!((better.less_ms - 7.3).abs() < 1e-6, "{better:?}");
+    let better =
+        "better leader for what clients asked in the last seconds: multipaxos with US East, mean 105.";
+    assert!(live.tail().contains(better), "{}", live.tail());
+    // What a copy nearby answers is nothing to who leads, and what the leader answers at once is as much as a commit.
+    let reads = |west: (f64, Option<f64>), east: (f64, Option<f64>)| {
+        let of = |node, links: &[(&str, f64)], (rate, p50): (f64, Option<f64>)| {
+            let recent = json!({"operations_per_second": rate, "p50_ms": p50, "write_p50_ms": 150.0});
+            told(node, links, None, &json!({"recent": recent}))
+        };
+        let west = of("us-west", &[("us-east", 73.0), ("euro", 166.0)], west);
+        looked(&[west, of("us-east", &[("euro", 88.0)], east)]).1
+    };
+    let advised = |west, east| reads(west, east).better_for_clients.is_some();
+    assert!(!advised((5.0, None), (45.0, Some(0.4))));
+    assert!(advised((5.0, None), (45.0, Some(73.0))) && advised((5.0, Some(0.4)), (45.0, None)));
+    assert!(!advised((55.0, Some(0.4)), (45.0, Some(73.0))));
+    assert!((reads((5.0, None), (45.0, Some(0.4))).asked_for - 5.0).abs() < 1e-9);
+    // None is better than the one that leads, and nobody but a member can.
+    for (west, east) in [(50.0, 50.0), (55.0, 45.0), (0.0, 0.0)] {
+        assert!(looked(&asked(west, east)).1.better_for_clients.is_none(), "{west} {east}");
+    }
+    let alone = json!({"members": [["us-west"]], "recent": {"operations_per_second": 50.0}});
+    let alone = [told("us-west", &[("us-east", 73.0), ("euro", 166.0)], None, &alone)];
+    assert!(looked(&alone).1.better_for_clients.is_none());
 }
 
 #[test]

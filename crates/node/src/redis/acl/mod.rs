@@ -231,6 +231,16 @@ impl Denied {
         }
     }
 
+    /// What the audit log says of it, beside the names.
+    fn reason(self) -> String {
+        match self {
+            Denied::Command => "the user may not run it".to_owned(),
+            Denied::Call(call) => format!("the user may not run '{call}', which it calls"),
+            Denied::Key(_) => "the user may not do this to this key".to_owned(),
+            Denied::Channel(_) => "the user may not use this channel".to_owned(),
+        }
+    }
+
     /// What ACL LOG keeps of it.
     pub(crate) fn entry(self, within: Within, user: &str, spec: &Spec, args: Args<'_>) -> Entry {
         let (reason, object) = match self {
@@ -295,6 +305,11 @@ fn noted(
     args: Args<'_>,
     context: &mut Context<'_>,
 ) -> Denied {
+    let object = match denied {
+        Denied::Key(place) | Denied::Channel(place) => Some(args.at(place)),
+        Denied::Command | Denied::Call(_) => None,
+    };
+    super::audit::denied(user, spec, object, || denied.reason(), context);
     note(denied.entry(within, user, spec, args), context);
     denied
 }

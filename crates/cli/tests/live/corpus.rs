@@ -1,0 +1,273 @@
+//! What a version has written to disk, later ones read: a data directory is kept as each version left it, with a keyspace of
+//! every protocol, snapshots and records behind them, and is opened by this one.
+//!
+//! `UPDATE_EXPECT=1` writes that of this version where none is kept. One that is kept is never written over: who changes on
+//! purpose what was never released deletes the file first.
+
+use super::processes::until;
+use super::resp::{Client, Reply};
+use isochrone_core::{Deployment, KeyspaceId, NodeId, ProcessId, Role};
+use isochrone_node::journal::Expect;
+use isochrone_node::node::{DEFAULT_SNAPSHOT_BYTES, Node, NodeConfig, NodeHandle, Sockets};
+use isochrone_node::redis::RedisGateway;
+use isochrone_protocols as protocols;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// What is put into each keyspace, again and again.
+const WRITES: &[&str] = &[
+    "DEL list stream gone",
+    "SET text words",
+    "EXPIREAT text 4102444800",
+    "SET count 41",
+    "INCR count",
+    "RPUSH list a b c",
+    "HSET hash f v g w",
+    "SADD set x y",
+    "ZADD sorted 1 one 2.5 two",
+    "XADD stream 1-1 f v",
+    "XADD stream 2-1 g w",
+    "XGROUP CREATE stream readers 0",
+    "XREADGROUP GROUP readers me COUNT 1 STREAMS stream >",
+    "PFADD log a b c",
+    "SETBIT bits 7 1",
+    "SET gone x",
+    "DEL gone",
+];
+
+/// What is there then.
+const READS: &[(&str, &str)] = &[
+    ("GET text", "words"),
+    ("EXPIRETIME text", "4102444800"),
+    ("GET count", "42"),
+    ("LRANGE list 0 -1", "[a, b, c]"),
+    ("HGET hash g", "w"),
+    ("SISMEMBER set y", "1"),
+    ("ZRANGE sorted 0 -1 WITHSCORES", "[one, 1, two, 2.5]"),
+    ("XRANGE stream - +", "[[1-1, [f, v]], [2-1, [g, w]]]"),
+    ("XPENDING stream readers", "[1, 1-1, 1-1, [[me, 1]]]"),
+    ("PFCOUNT log", "3"),
+    ("GETBIT bits 7", "1"),
+    ("EXISTS gone", "0"),
+    ("DBSIZE", "9"),
+];
+
+#[test]
+fn what_versions_have_written_is_read_by_this_one() {
+    let kept = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/corpus"));
+    let own = kept.join(concat!(env!("CARGO_PKG_VERSION"), ".data"));
+    if !own.exists() {
+        let told = "no data of this version is kept: run this test with UPDATE_EXPECT=1, which writes it, and commit the file";
+        assert!(std::env::var_os("UPDATE_EXPECT").is_some(), "{}: {told}", own.display());
+        let folder = tempfile::tempdir().unwrap();
+        write(folder.path());
+        fs::create_dir_all(kept).unwrap();
+        fs::write(&own, pack(folder.path())).unwrap();
+    }
+    let mut corpora: Vec<PathBuf> = fs::read_dir(kept).unwrap().map(|entry| entry.unwrap().path()).collect();
+    corpora.sort();
+    for corpus in corpora {
+        let folder = tempfile::tempdir().unwrap();
+        unpack(&fs::read(&corpus).unwrap(), folder.path());
+        read(folder.path(), &corpus, corpus == own);
+    }
+}
+
+/// A node alone, of the deployment in its folder.
+fn start(folder: &Path, expect: Expect, snapshot_bytes: u64) -> NodeHandle {
+    let any = || TcpListener::bind("127.0.0.1:0").unwrap();
+    let deployment = Deployment::load(&folder.join("deployment.toml"), &protocols::known()).unwrap();
+    let config = NodeConfig {
+        deployment: Arc::new(deployment),
+        node: NodeId(0),
+        data: folder.join("data"),
+        expect,
+        sockets: Sockets { peer: Some(any()), redis: vec![any()], grpc: None, http: None },
+        peers: BTreeMap::new(),
+        emulation: None,
+        admin_token: None,
+        network: None,
+        snapshot_bytes,
+    };
+    Node::start(config, &protocols::served(), Box::new(RedisGateway)).unwrap()
+}
+
+/// How many keyspaces the deployment in a folder has.
+fn keyspaces(folder: &Path) -> u16 {
+    let deployment = Deployment::load(&folder.join("deployment.toml"), &protocols::known()).unwrap();
+    deployment.keyspaces().len() as u16
+}
+
+/// Makes the deployment and the data of a node, which ends as if it was killed.
+fn write(folder: &Path) {
+    let mut text =
+        "cluster = \"corpus\"\n[[region]]\nname = \"here\"\n[[node]]\nname = \"n0\"\nregion = \"here\"\n\
+                    listen = \"127.0.0.1:7000\"\n"
+            .to_owned();
+    for protocol in protocols::ALL {
+        let name = protocol.name;
+        text += &format!("[[keyspace]]\nname = \"{name}\"\nprotocol = \"{name}\"\nreplication = 1\n");
+    }
+    fs::write(folder.join("deployment.toml"), text).unwrap();
+    let node = start(folder, Expect::Anything, 2 << 10);
+    let mut client = Client::connect(node.redis_addresses()[0]).unwrap();
+    until("a snapshot of every keyspace", || {
+        (0..keyspaces(folder)).for_each(|index| fill(&mut client, index));
+        (with_snapshots(folder).len() == usize::from(keyspaces(folder))).then_some(())
+    });
+    (0..keyspaces(folder)).for_each(|index| fill(&mut client, index));
+    node.kill().unwrap();
+}
+
+/// The keyspaces whose servers have a snapshot that is finished.
+fn with_snapshots(folder: &Path) -> BTreeSet<KeyspaceId> {
+    let names = fs::read_dir(folder.join("data/snapshots")).unwrap().map(|entry| entry.unwrap().file_name());
+    let names = names.map(|name| name.into_string().unwrap()).filter(|name| !name.ends_with(".new"));
+    let streams = names.filter_map(|name| u64::from_str_radix(name.split('-').next()?, 16).ok());
+    streams.map(ProcessId::from_u64).filter(|id| id.role == Role(0)).map(|id| id.keyspace).collect()
+}
+
+/// What holds of data that a version has left in this folder: all of it is read, also after more was written.
+fn read(folder: &Path, corpus: &Path, own: bool) {
+    let corpus = corpus.display();
+    let all = keyspaces(folder);
+    assert_eq!(with_snapshots(folder).len(), usize::from(all), "{corpus}: it has a snapshot of each");
+    if own {
+        // Under the same version the same formats are written.
+        let fresh = tempfile::tempdir().unwrap();
+        fs::copy(folder.join("deployment.toml"), fresh.path().join("deployment.toml")).unwrap();
+        start(fresh.path(), Expect::Anything, DEFAULT_SNAPSHOT_BYTES).kill().unwrap();
+        let file = |folder: &Path, name: &str| fs::read(folder.join("data").join(name)).unwrap();
+        let head = |bytes: Vec<u8>| bytes.into_iter().take_while(|byte| *byte != b'\n').collect::<Vec<_>>();
+        assert_eq!(file(fresh.path(), "IDENTITY"), file(folder, "IDENTITY"), "{corpus}");
+        for name in ["KEYSPACES", "PEERS"] {
+            assert_eq!(head(file(fresh.path(), name)), head(file(folder, name)), "{corpus}: {name}");
+        }
+    }
+    for life in 1..=2 {
+        let node = start(folder, Expect::Existing, DEFAULT_SNAPSHOT_BYTES);
+        let mut client = Client::connect(node.redis_addresses()[0]).unwrap();
+        for index in 0..all {
+            select(&mut client, index);
+            for (question, expected) in READS {
+                let what = format!("{corpus}, start {life}, SELECT {index}: {question}");
+                let answer = until(&what, || {
+                    let told = told(&ask(&mut client, question));
+                    // Whoever leads has to be found first.
+                    (!["!NOLEADER", "!TRYAGAIN"].iter().any(|no| told.starts_with(no))).then_some(told)
+                });
+                assert_eq!(answer, *expected, "{what}");
+            }
+            fill(&mut client, index);
+        }
+        node.stop().unwrap();
+    }
+}
+
+fn select(client: &mut Client, index: u16) {
+    assert_eq!(told(&ask(client, &format!("SELECT {index}"))), "OK");
+}
+
+/// Puts everything into a keyspace.
+fn fill(client: &mut Client, index: u16) {
+    select(client, index);
+    let words: Vec<Vec<&str>> = WRITES.iter().map(|line| line.split(' ').collect()).collect();
+    let commands: Vec<&[&str]> = words.iter().map(Vec::as_slice).collect();
+    until("all that is to be written", || {
+        let replies = client.pipeline(&commands).unwrap();
+        let failed = replies.iter().find(|reply| matches!(reply, Reply::Error(_)));
+        failed.is_none().then_some(()).or_else(|| {
+            println!("SELECT {index}: {failed:?}");
+            None
+        })
+    });
+}
+
+fn ask(client: &mut Client, line: &str) -> Reply {
+    client.ask(&line.split(' ').collect::<Vec<_>>()).unwrap()
+}
+
+/// A reply in a line.
+fn told(reply: &Reply) -> String {
+    match reply {
+        Reply::Text(text) => text.clone(),
+        Reply::Number(number) => number.to_string(),
+        Reply::Nothing => "nil".to_owned(),
+        Reply::List(list) => format!("[{}]", list.iter().map(told).collect::<Vec<_>>().join(", ")),
+        Reply::Error(text) => format!("!{text}"),
+    }
+}
+
+/// Files are kept without their empty sectors: a journal is made ahead of time and is mostly that.
+const SECTOR: usize = 512;
+
+/// All below a folder in one file: of each a line `name length sectors`, then each sector that is not empty behind its number; of
+/// a folder, whose name ends with a slash, a line alone.
+fn pack(folder: &Path) -> Vec<u8> {
+    let mut packed = Vec::new();
+    for (name, content) in below(folder, "") {
+        let Some(content) = content else {
+            packed.extend_from_slice(format!("{name} 0 0\n").as_bytes());
+            continue;
+        };
+        let sectors =
+            || content.chunks(SECTOR).enumerate().filter(|(_, sector)| sector.iter().any(|byte| *byte != 0));
+        let head = format!("{name} {} {}\n", content.len(), sectors().count());
+        packed.extend_from_slice(head.as_bytes());
+        for (number, sector) in sectors() {
+            packed.extend_from_slice(&(number as u32).to_le_bytes());
+            packed.extend_from_slice(sector);
+            packed.resize(packed.len() + SECTOR - sector.len(), 0);
+        }
+    }
+    packed
+}
+
+/// Names below a folder, in order, and what files hold. The lock is nobody's, and what is half-written would be removed.
+fn below(folder: &Path, under: &str) -> Vec<(String, Option<Vec<u8>>)> {
+    let mut found = Vec::new();
+    let mut entries: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap()).collect();
+    entries.sort_by_key(|entry| entry.file_name());
+    for entry in entries {
+        let name = entry.file_name().into_string().unwrap();
+        assert!(!name.contains([' ', '\n']), "{name}");
+        if name == "LOCK" || name.ends_with(".new") {
+            continue;
+        }
+        let (path, name) = (entry.path(), format!("{under}{name}"));
+        if path.is_dir() {
+            let name = name + "/";
+            found.push((name.clone(), None));
+            found.extend(below(&path, &name));
+        } else {
+            found.push((name, Some(fs::read(&path).unwrap())));
+        }
+    }
+    found
+}
+
+/// The inverse of [`pack`].
+fn unpack(mut packed: &[u8], folder: &Path) {
+    while let Some(end) = packed.iter().position(|byte| *byte == b'\n') {
+        let head = std::str::from_utf8(&packed[..end]).unwrap();
+        packed = &packed[end + 1..];
+        let [name, length, sectors] = head.split(' ').collect::<Vec<_>>()[..] else { panic!("{head}") };
+        if name.ends_with('/') {
+            fs::create_dir_all(folder.join(name)).unwrap();
+            continue;
+        }
+        let mut content = vec![0; length.parse().unwrap()];
+        for _ in 0..sectors.parse::<usize>().unwrap() {
+            let number = u32::from_le_bytes(packed[..4].try_into().unwrap()) as usize;
+            let begin = number * SECTOR;
+            let end = content.len().min(begin + SECTOR);
+            content[begin..end].copy_from_slice(&packed[4..4 + end - begin]);
+            packed = &packed[4 + SECTOR..];
+        }
+        fs::write(folder.join(name), content).unwrap();
+    }
+    assert!(packed.is_empty(), "the file is damaged");
+}
