@@ -1,7 +1,7 @@
 //! `isochrone audit`: whether the audit log of a node is what was written.
 
 use crate::arguments::Format;
-use crate::output::{print_json, print_text};
+use crate::output::{clean, print_json, print_text};
 use crate::{Status, Usage};
 use clap::Args;
 use isochrone_node::audit::{Fault, Summary, verify};
@@ -118,7 +118,7 @@ impl Verdict {
             );
         }
         text += &format!("  digest  {digest}\n");
-        text.replace(|letter: char| letter.is_control() && letter != '\n', "?")
+        clean(&text)
     }
 }
 

@@ -102,7 +102,7 @@ fn main() -> ExitCode {
         Ok(Status::Undecided) => ExitCode::from(3),
         Err(error) => {
             // Some of it is what strangers said.
-            output::say(status::screen::clean(&format!("isochrone: {error:#}")));
+            output::say(output::clean(&format!("isochrone: {error:#}")));
             ExitCode::from(if is_usage(&error) { 2 } else { 1 })
         }
     }

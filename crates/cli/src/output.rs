@@ -1,4 +1,4 @@
-//! What all verbs print alike: rows of regions, JSON, progress.
+//! What all verbs print alike: rows of regions, JSON, what others said, progress.
 
 use crate::Usage;
 use anyhow::bail;
@@ -56,6 +56,25 @@ pub(crate) fn table(rows: &[Row]) -> String {
         );
     }
     text
+}
+
+/// What others said moves no cursor: `?` stands for a control character other than the end of a line and a tab.
+pub(crate) fn clean(text: &str) -> String {
+    text.replace(|letter: char| letter.is_control() && !matches!(letter, '\n' | '\t'), "?")
+}
+
+/// The same on one line, without tabs.
+pub(crate) fn clean_line(text: &str) -> String {
+    text.replace(char::is_control, "?")
+}
+
+/// A word as a shell takes it.
+pub(crate) fn quoted(word: &str) -> String {
+    let plain = |letter: char| letter.is_alphanumeric() || "-_./:=,+@%".contains(letter);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
 }
 
 /// Prints one JSON value on a line of its own.
@@ -216,6 +235,31 @@ mod tests {
         assert_eq!((fs::read_to_string(&old).unwrap().as_str(), new.exists()), ("kept", false));
         let error = writable(&folder.path().join("none/file")).unwrap_err().to_string();
         assert!(error.contains("none/file: cannot be written: No such file"), "{error}");
+    }
+
+    #[test]
+    fn what_others_said_moves_no_cursor() {
+        let said = "a\u{1b}[2J\r\nb\tc\u{7f}\u{9b}é";
+        assert_eq!(clean(said), "a?[2J?\nb\tc??é");
+        assert_eq!(clean_line(said), "a?[2J??b?c??é");
+    }
+
+    #[test]
+    fn words_are_as_a_shell_takes_them() {
+        for plain in
+            ["Euro", "eu-west_1.a", "--http", "127.0.0.1:9000", "deployments/three-regions.toml", "--key=a"]
+        {
+            assert_eq!(quoted(plain), plain);
+        }
+        for (word, expected) in [
+            ("US West", "'US West'"),
+            ("Côte d'Or", r"'Côte d'\''Or'"),
+            ("{user 7}", "'{user 7}'"),
+            ("$(x)", "'$(x)'"),
+            ("", "''"),
+        ] {
+            assert_eq!(quoted(word), expected);
+        }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! `isochrone sim`: a deployment in virtual time, with faults, and a verdict on what its clients saw.
 
 use crate::arguments::{Format, Sim};
-use crate::output::{Row, apart, print_json, print_text, table};
+use crate::output::{Row, apart, print_json, print_text, quoted, table};
 use crate::protocols::{self, Runs};
 use crate::{Status, Usage, output};
 use anyhow::bail;
@@ -369,11 +369,6 @@ fn replay(arguments: &Sim, seed: u64) -> String {
         words.extend(given.then(|| format!("--{name}")));
     }
     words.join(" ")
-}
-
-fn quoted(word: &str) -> String {
-    let plain = |c: char| c.is_alphanumeric() || "_./=,:-".contains(c);
-    if word.chars().all(plain) { word.to_owned() } else { format!("'{}'", word.replace('\'', r"'\''")) }
 }
 
 fn show(printed: &Printed) -> String {

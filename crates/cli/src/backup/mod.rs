@@ -87,11 +87,6 @@ fn passes_by(error: &str) -> bool {
     passes(error) || error.starts_with("UNKNOWN ")
 }
 
-/// What comes from elsewhere, without control characters.
-fn clean(text: &str) -> String {
-    text.replace(char::is_control, "?")
-}
-
 /// A key as it is shown.
 fn shown(key: &[u8]) -> String {
     let part = key.get(..SHOWN).unwrap_or(key);

@@ -1,9 +1,9 @@
 //! Where data is read or written: a keyspace of a cluster, as a node tells.
 
 use super::arguments::Node;
-use super::clean;
 use super::wire::{Connection, Reply};
 use crate::Usage;
+use crate::output::clean_line;
 use anyhow::bail;
 use isochrone_core::deployment::Address;
 use std::time::Instant;
@@ -156,13 +156,13 @@ impl Told {
         for (field, value) in text.lines().filter_map(|line| line.split_once(':')) {
             let numbered = |prefix: &str| field.strip_prefix(prefix)?.parse::<u64>().ok();
             match field {
-                "cluster" => told.cluster = clean(value),
-                "node" => told.node = clean(value),
+                "cluster" => told.cluster = clean_line(value),
+                "node" => told.node = clean_line(value),
                 "server_time_usec" => told.now_ms = value.parse::<u64>().unwrap_or(0) / 1_000,
                 _ => {
                     let part = |name: &str| {
                         let mut parts = value.split(',').filter_map(|part| part.split_once('='));
-                        parts.find(|(found, _)| *found == name).map(|(_, value)| clean(value))
+                        parts.find(|(found, _)| *found == name).map(|(_, value)| clean_line(value))
                     };
                     if let Some(index) = numbered("keyspace")
                         && let Some(name) = part("name")

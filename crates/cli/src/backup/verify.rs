@@ -2,9 +2,9 @@
 
 use super::arguments::Verify;
 use super::format::{Counts, Fault, Footer, Header, Next, Reader};
-use super::{Report, clean, date, unreadable};
+use super::{Report, date, unreadable};
 use crate::arguments::Format;
-use crate::output::{bar, print_json, print_text};
+use crate::output::{bar, clean_line, print_json, print_text};
 use crate::{Status, Usage};
 use anyhow::anyhow;
 use std::fs::File;
@@ -104,7 +104,7 @@ fn text(path: &str, bytes: u64, header: &Header, footer: &Footer) -> String {
         format!("  keys        {keys} of {key_bytes} bytes; {with_deadline} with a deadline"),
         format!("  values      {value_bytes} bytes; {kinds}"),
     ];
-    text.iter().map(|line| clean(line) + "\n").collect()
+    text.iter().map(|line| clean_line(line) + "\n").collect()
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! A connection to a node, on which values may be longer than memory: they are passed on piece by piece.
 
-use super::clean;
 use crate::Usage;
 use crate::bench::wire::push_command;
+use crate::output::clean_line;
 use anyhow::{anyhow, bail};
 use isochrone_core::deployment::Address;
 use rustls::pki_types::pem::PemObject;
@@ -170,8 +170,8 @@ impl Connection {
         let rest = letters.as_str();
         let number = rest.parse::<i64>().ok();
         let head = match kind {
-            Some('+') => Some(Head::Text(clean(rest))),
-            Some('-') => Some(Head::Error(clean(rest))),
+            Some('+') => Some(Head::Text(clean_line(rest))),
+            Some('-') => Some(Head::Error(clean_line(rest))),
             Some(':') => number.map(Head::Number),
             Some('$') => number.map(|length| Head::Bulk(u64::try_from(length).ok())),
             Some('*') => number.map(|count| Head::List(u64::try_from(count).ok())),

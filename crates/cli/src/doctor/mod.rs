@@ -9,7 +9,7 @@ mod network;
 mod tests;
 
 use crate::arguments::{Doctor as Arguments, Format};
-use crate::output::{print_json, print_text, say};
+use crate::output::{clean, print_json, print_text, say};
 use crate::status::ask::ask;
 use crate::status::told::Told;
 use crate::{Status, node, protocols};
@@ -300,7 +300,7 @@ fn text(view: &View) -> String {
     };
     text += &format!("\n{failed}, {}\n", count(number(Verdict::Warn) as u64, "warning"));
     // Some of it is what others said.
-    text.replace(|letter: char| letter.is_control() && letter != '\n', "?")
+    clean(&text)
 }
 
 fn count(number: u64, what: &str) -> String {

@@ -8,13 +8,12 @@ mod tests;
 pub(crate) mod told;
 
 use crate::arguments::Format;
-use crate::output::{print_json, print_text};
+use crate::output::{print_json, print_text, quoted};
 use crate::status::{self, UP, UP_NODES};
 use crate::{Status, Usage};
 use anyhow::bail;
 use arguments::{Net, Verb};
 use isochrone_core::deployment::Address;
-use screen::{clean, quoted};
 use told::Network;
 
 /// Runs the verb.
@@ -70,11 +69,11 @@ fn find(http: Option<Address>) -> anyhow::Result<(Address, Network)> {
         }
     }
     if let Some((address, told)) = real {
-        bail!(Usage(clean(&format!(
+        bail!(Usage(format!(
             "the network of {} is a real one: {}, which answers at {address}, emulates none, so there is nothing to cut or heal\n  \
              name with --http where a node of `isochrone up` has its `http`, or start one: isochrone up",
             told.cluster, told.node
-        ))));
+        )));
     }
     let place = if named { "there" } else { "on this machine" };
     let why = match (addresses.first(), answers.first()) {
@@ -93,9 +92,9 @@ fn known(network: &Network, verb: &str, region: &str) -> Result<(), Usage> {
         return Ok(());
     }
     let first = names.first().copied().unwrap_or_default();
-    Err(Usage(clean(&format!(
+    Err(Usage(format!(
         "net {verb} {region}: no region is called so; there are {}\n  try: isochrone net {verb} {}",
         names.join(", "),
         quoted(first)
-    ))))
+    )))
 }

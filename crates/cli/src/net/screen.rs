@@ -1,8 +1,11 @@
 //! A [`Network`] as text for people.
 
 use super::told::{Link, Network};
+use crate::output::{clean, quoted};
+use crate::status::screen::columns;
 use crate::up::table::millis;
 use std::collections::BTreeMap;
+use std::iter::once;
 
 /// Each two regions and what stands between them.
 pub(super) fn text(network: &Network) -> String {
@@ -17,16 +20,15 @@ pub(super) fn text(network: &Network) -> String {
             None => "-".to_owned(),
         }
     };
-    let head = std::iter::once("").chain(names.iter().copied()).map(str::to_owned);
-    let mut rows: Vec<Vec<String>> = vec![head.collect()];
-    for (from, name) in names.iter().enumerate() {
+    let heads: Vec<(&str, bool)> = once(("", false)).chain(names.iter().map(|name| (*name, true))).collect();
+    let row = |(from, name): (usize, &&str)| -> Vec<String> {
         let cells = (0..names.len()).map(|to| cell(from, to));
-        rows.push(std::iter::once((*name).to_owned()).chain(cells).collect());
-    }
+        once((*name).to_owned()).chain(cells).collect()
+    };
     let word = if names.len() == 1 { "region" } else { "regions" };
     let those = cut_off(network).unwrap_or_else(|| "none is".to_owned());
     let head = format!("{}: {} {word}, {those} cut off\nround trips, ms\n\n", network.cluster, names.len());
-    clean(&(head + &aligned(&rows)))
+    clean(&(head + &columns(&heads, names.iter().enumerate().map(row))))
 }
 
 /// What came of the order to cut a region off. `more` is what else has to be said for the next order to find the cluster.
@@ -49,20 +51,6 @@ pub(super) fn heal(network: &Network, region: Option<&str>) -> String {
     clean(&format!("{text}{others}\n"))
 }
 
-/// What strangers said moves no cursor.
-pub(super) fn clean(text: &str) -> String {
-    text.replace(|letter: char| letter.is_control() && letter != '\n', "?")
-}
-
-/// A name as one word of a shell.
-pub(super) fn quoted(name: &str) -> String {
-    let plain = |letter: char| letter.is_alphanumeric() || matches!(letter, '-' | '_' | '.');
-    if !name.is_empty() && !name.starts_with('-') && name.chars().all(plain) {
-        return name.to_owned();
-    }
-    format!("'{}'", name.replace('\'', r"'\''"))
-}
-
 fn changed(network: &Network) -> &[String] {
     network.changed.as_deref().unwrap_or_default()
 }
@@ -76,22 +64,4 @@ fn cut_off(network: &Network) -> Option<String> {
         [one] => Some(format!("{one} is")),
         several => Some(format!("{} are", several.join(", "))),
     }
-}
-
-/// Names on the left, all else on the right of its column.
-fn aligned(rows: &[Vec<String>]) -> String {
-    let wide = |text: &String| text.chars().count();
-    let columns = rows.first().map_or(0, Vec::len);
-    let widths: Vec<usize> = (0..columns)
-        .map(|column| rows.iter().filter_map(|row| row.get(column)).map(wide).max().unwrap_or(0))
-        .collect();
-    let mut text = String::new();
-    for row in rows {
-        for (column, (cell, width)) in row.iter().zip(&widths).enumerate() {
-            let blank = " ".repeat(width - wide(cell));
-            text += &if column == 0 { format!("  {cell}{blank}") } else { format!("  {blank}{cell}") };
-        }
-        text.push('\n');
-    }
-    text
 }

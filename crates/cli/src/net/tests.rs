@@ -85,21 +85,6 @@ fn what_came_of_an_order_is_said_with_what_undoes_it() {
 }
 
 #[test]
-fn names_are_words_of_a_shell() {
-    for (name, word) in [
-        ("Euro", "Euro"),
-        ("eu-west_1.a", "eu-west_1.a"),
-        ("US West", "'US West'"),
-        ("Côte d'Or", r"'Côte d'\''Or'"),
-        ("-x", "'-x'"),
-        ("", "''"),
-        ("$(x)", "'$(x)'"),
-    ] {
-        assert_eq!(screen::quoted(name), word);
-    }
-}
-
-#[test]
 fn a_region_that_there_is_not_is_refused_and_those_that_there_are_are_named() {
     let network = three(&[], None);
     known(&network, "cut", "US West").unwrap();
@@ -122,8 +107,6 @@ fn what_strangers_say_moves_no_cursor() {
     network.regions[0].region = "\u{7}".to_owned();
     let text = screen::text(&network);
     assert!(text.starts_with("a?[2J: ") && !text.contains(['\u{1b}', '\u{7}']), "{text}");
-    let Usage(why) = known(&network, "cut", "x").unwrap_err();
-    assert!(why.contains("there are ?, US East"), "{why}");
 }
 
 #[test]

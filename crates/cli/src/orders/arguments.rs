@@ -21,6 +21,17 @@ pub struct Target {
     pub format: Format,
 }
 
+/// Which partitions an order about replicas is for.
+#[derive(Args, Debug)]
+pub struct Partitions {
+    /// Which keyspace [default: the only one]
+    #[arg(long, value_name = "NAME")]
+    pub keyspace: Option<String>,
+    /// Which of its partitions [default: all of which that node has a replica, or is to have one]
+    #[arg(long, value_name = "N")]
+    pub partition: Option<u16>,
+}
+
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n  isochrone move-leader cluster.toml --to or1\n  isochrone move-leader cluster.toml --keyspace bank --partition 2 --to or1\n\nNothing is lost: commands that come meanwhile wait, for some round trips. Run it on the machine of a member, with the\ntoken with which that node was started in ISOCHRONE_ADMIN_TOKEN; it passes the order on to whoever leads. An order is sent\nonce, whatever comes of it.\n\nExit status: 0 it leads, also where it did before; 1 refused, or nobody knows; 2 what was asked for cannot be meant."
@@ -31,12 +42,8 @@ pub struct MoveLeader {
     /// The node that is to lead: one that has a replica
     #[arg(long, value_name = "NODE")]
     pub to: String,
-    /// Which keyspace [default: the only one]
-    #[arg(long, value_name = "NAME")]
-    pub keyspace: Option<String>,
-    /// Which of its partitions [default: all of which that node has a replica]
-    #[arg(long, value_name = "N")]
-    pub partition: Option<u16>,
+    #[command(flatten)]
+    pub partitions: Partitions,
 }
 
 #[derive(Args, Debug)]
@@ -65,12 +72,8 @@ pub struct Add {
     /// The node that is to have a replica
     #[arg(long, value_name = "NODE")]
     pub node: String,
-    /// Which keyspace [default: the only one]
-    #[arg(long, value_name = "NAME")]
-    pub keyspace: Option<String>,
-    /// Which of its partitions [default: all]
-    #[arg(long, value_name = "N")]
-    pub partition: Option<u16>,
+    #[command(flatten)]
+    pub partitions: Partitions,
 }
 
 #[derive(Args, Debug)]
@@ -83,12 +86,8 @@ pub struct Remove {
     /// The node whose replica goes
     #[arg(long, value_name = "NODE")]
     pub node: String,
-    /// Which keyspace [default: the only one]
-    #[arg(long, value_name = "NAME")]
-    pub keyspace: Option<String>,
-    /// Which of its partitions [default: all of which that node has a replica]
-    #[arg(long, value_name = "N")]
-    pub partition: Option<u16>,
+    #[command(flatten)]
+    pub partitions: Partitions,
     /// The name of the cluster that is meant: with another, nothing is sent
     #[arg(long, value_name = "NAME")]
     pub cluster: Option<String>,

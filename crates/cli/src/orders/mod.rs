@@ -12,13 +12,14 @@ mod tests;
 mod told;
 
 use crate::arguments::Format;
-use crate::output::{print_json, print_text};
+use crate::output::{print_json, print_text, quoted};
 use crate::status::told::Told;
 use crate::status::view::{Asked, View};
 use crate::{Status, Usage};
 use anyhow::{anyhow, bail};
 use arguments::{
-    Add, Extent, List, Move, MoveLeader, Range, RangeVerb, Remove, Replica, ReplicaVerb, Stop, Target,
+    Add, Extent, List, Move, MoveLeader, Partitions, Range, RangeVerb, Remove, Replica, ReplicaVerb, Stop,
+    Target,
 };
 use ask::{Answer, End, Given, Moving, Order, Place, Unsent};
 use choice::{choose, place};
@@ -27,7 +28,7 @@ use hyper::header::HeaderValue;
 use serde::Serialize;
 use site::{Site, token};
 use std::time::{Duration, Instant};
-use told::{Change, Changed, Ended, Moved, Outcome, Partition, Ranges, Stopped, quoted};
+use told::{Change, Changed, Ended, Moved, Outcome, Partition, Ranges, Stopped};
 
 /// A node answers within 10 s, if only that it does not know what came of the order.
 const PATIENCE: Duration = Duration::from_secs(15);
@@ -36,19 +37,19 @@ const MOVE_PATIENCE: Duration = Duration::from_secs(610);
 
 /// Lets a replica lead.
 pub(crate) fn move_leader(arguments: MoveLeader) -> anyhow::Result<Status> {
-    let MoveLeader { target, to, keyspace, partition } = arguments;
-    change(&target, Change::Lead, ("to", &to), (keyspace.as_deref(), partition), None)
+    let MoveLeader { target, to, partitions } = arguments;
+    change(&target, Change::Lead, ("to", &to), &partitions, None)
 }
 
 /// Takes a node in as a replica, or lets it go.
 pub(crate) fn replica(arguments: Replica) -> anyhow::Result<Status> {
     match arguments.verb {
-        ReplicaVerb::Add(Add { target, node, keyspace, partition }) => {
-            change(&target, Change::Add, ("node", &node), (keyspace.as_deref(), partition), None)
+        ReplicaVerb::Add(Add { target, node, partitions }) => {
+            change(&target, Change::Add, ("node", &node), &partitions, None)
         }
-        ReplicaVerb::Remove(Remove { target, node, keyspace, partition, cluster }) => {
+        ReplicaVerb::Remove(Remove { target, node, partitions, cluster }) => {
             let typed = Some(cluster.as_deref());
-            change(&target, Change::Remove, ("node", &node), (keyspace.as_deref(), partition), typed)
+            change(&target, Change::Remove, ("node", &node), &partitions, typed)
         }
     }
 }
@@ -58,13 +59,13 @@ fn change(
     target: &Target,
     change: Change,
     (flag, node): (&str, &str),
-    (keyspace, partition): (Option<&str>, Option<u16>),
+    Partitions { keyspace, partition }: &Partitions,
     typed: Option<Option<&str>>,
 ) -> anyhow::Result<Status> {
     let site = Site::of(target)?;
     site.known.node(flag, node)?;
-    let keyspace = site.known.keyspace(keyspace)?;
-    if let Some(partition) = partition {
+    let keyspace = site.known.keyspace(keyspace.as_deref())?;
+    if let Some(partition) = *partition {
         keyspace.partition("partition", partition)?;
     }
     let token = token(target.token_file.as_deref())?;
@@ -76,7 +77,7 @@ fn change(
     let asked = site.ask()?;
     let view = View::of(&asked, None);
     let shown = view.keyspaces.iter().find(|shown| shown.keyspace == keyspace.name);
-    let choice = choose((&keyspace, shown), &asked, (change, node), partition)?;
+    let choice = choose((&keyspace, shown), &asked, (change, node), *partition)?;
 
     let body = serde_json::json!({"keyspace": keyspace.name, "node": node, "partition": choice.named});
     let order = post(change.path(), body.to_string(), PATIENCE);

@@ -2,7 +2,7 @@
 
 use super::arguments::Target;
 use crate::node::TOKEN;
-use crate::status::screen::clean;
+use crate::output::clean;
 use crate::status::view::Asked;
 use crate::status::{answered, of_addresses, of_file, of_up};
 use crate::{Usage, protocols};

@@ -1,10 +1,11 @@
 use super::arguments::Target;
 use super::ask::{Answer, Given, Place, Unsent};
 use super::site::Keyspace;
-use super::told::{Change, Changed, Ended, Outcome, Partition, Ranges, Stopped, quoted};
+use super::told::{Change, Changed, Ended, Outcome, Partition, Ranges, Stopped};
 use super::{Moved, listed, nobody};
 use crate::arguments::Format;
-use crate::status::view::Asked;
+use crate::status::told::Told;
+use crate::status::view::{Asked, View};
 use expect_test::expect;
 use hyper::StatusCode;
 use isochrone_core::deployment::Address;
@@ -204,6 +205,20 @@ fn what_came_of_an_order_is_what_the_node_says_and_never_more() {
 }
 
 #[test]
+fn members_are_in_one_order_before_and_behind() {
+    let tells = |members: &[&str]| -> Told {
+        let keyspaces = json!([{"name": "main", "leaders": ["va1"], "members": [members]}]);
+        serde_json::from_value(json!({"cluster": "shop", "node": "va1", "keyspaces": keyspaces})).unwrap()
+    };
+    let told = tells(&["va1", "or1"]);
+    let view = View::of(&[Asked { name: None, http: None, answer: Ok(told) }], None);
+    let now = tells(&["va1", "or1", "fr1"]);
+    let partition = Partition::of(0, "main", view.keyspaces.first(), Some(&now));
+    assert_eq!(partition.members_before, ["or1", "va1"]);
+    assert_eq!(partition.members, ["fr1", "or1", "va1"]);
+}
+
+#[test]
 fn a_node_that_was_stopped_may_run_again() {
     let of = |runs_again| {
         let (cluster, node) = ("shop".to_owned(), "n1".to_owned());
@@ -238,12 +253,6 @@ fn who_cannot_be_given_an_order_is_told_with_where_to_give_it() {
 
 #[test]
 fn a_command_is_told_as_a_shell_takes_it() {
-    for plain in ["--http", "127.0.0.1:9000", "deployments/three-regions.toml", "--key=a"] {
-        assert_eq!(quoted(plain), plain);
-    }
-    assert_eq!(quoted("{user 7}"), "'{user 7}'");
-    assert_eq!(quoted("it's"), r"'it'\''s'");
-    assert_eq!(quoted(""), "''");
     let file = Some("cluster.toml".into());
     let target = Target { file, http: Vec::new(), token_file: None, format: Format::Text };
     assert_eq!(listed(&target, "a b"), "isochrone range list cluster.toml --keyspace 'a b'");

@@ -3,7 +3,8 @@
 use super::ask::{Answer, Given};
 use super::site::Keyspace;
 use crate::Usage;
-use crate::status::screen::{clean, columns};
+use crate::output::clean;
+use crate::status::screen::columns;
 use crate::status::told::Told;
 use crate::status::view::Shown;
 use crate::up::table::millis;
@@ -154,7 +155,8 @@ fn time(took_ms: f64) -> String {
     }
 }
 
-/// A partition before the order and behind it. Who leads is nobody where no node tells it.
+/// A partition before the order and behind it. Who leads is nobody where no node tells it; members are in the order
+/// of their names.
 #[derive(PartialEq, Eq, Debug, Serialize)]
 pub(super) struct Partition {
     pub(super) partition: u16,
@@ -174,12 +176,14 @@ impl Partition {
     ) -> Partition {
         let at = usize::from(partition);
         let now = now.and_then(|told| told.keyspaces.iter().find(|told| told.name == keyspace));
+        let mut members = now.and_then(|told| told.members.get(at).cloned()).unwrap_or_default();
+        members.sort();
         Partition {
             partition,
             leader_before: before.and_then(|shown| shown.leaders.get(at)?.clone()),
             leader: now.and_then(|told| told.leaders.get(at)?.clone()),
             members_before: before.and_then(|shown| shown.members.get(at).cloned()).unwrap_or_default(),
-            members: now.and_then(|told| told.members.get(at).cloned()).unwrap_or_default(),
+            members,
         }
     }
 
@@ -380,13 +384,4 @@ impl Ranges {
         };
         clean(&format!("{keyspace}, as {asked} knows it\n{}", columns(&heads, ranges.iter().map(row))))
     }
-}
-
-/// A word of a shell.
-pub(super) fn quoted(word: &str) -> String {
-    let plain = |letter: char| letter.is_alphanumeric() || "-_./:=,+@%".contains(letter);
-    if !word.is_empty() && word.chars().all(plain) {
-        return word.to_owned();
-    }
-    format!("'{}'", word.replace('\'', r"'\''"))
 }

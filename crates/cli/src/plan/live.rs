@@ -2,8 +2,9 @@
 //! beside it.
 
 use crate::arguments::Plan as Arguments;
+use crate::output::{clean, clean_line};
 use crate::status;
-use crate::status::screen::{clean, columns};
+use crate::status::screen::columns;
 use crate::status::told::Told;
 use crate::status::view::{Asked, Shown, View};
 use crate::up::table::{millis, rate};
@@ -144,7 +145,7 @@ fn of_this_cluster(asked: &[Asked], file: Option<&Deployment>) -> Result<(), Usa
     if told.cluster == deployment.cluster() {
         return Ok(());
     }
-    let (found, ours) = (plain(&told.cluster), deployment.cluster());
+    let (found, ours) = (clean_line(&told.cluster), deployment.cluster());
     Err(Usage(match file {
         Some(file) => format!(
             "{}: it is of cluster {ours}, and nodes of {found} answer\n  name the deployment of {found}, or with --http \
@@ -182,7 +183,8 @@ fn of(asked: &[Asked], deployment: Deployment, keyspace: KeyspaceId) -> anyhow::
 
     let name = deployment.keyspace(keyspace).name.clone();
     let Some(shown) = view.keyspaces.iter().find(|shown| shown.keyspace == name) else {
-        let there = view.keyspaces.iter().map(|shown| plain(&shown.keyspace)).collect::<Vec<_>>().join(", ");
+        let there =
+            view.keyspaces.iter().map(|shown| clean_line(&shown.keyspace)).collect::<Vec<_>>().join(", ");
         bail!(Usage(format!(
             "no node that answers has a keyspace {name}\n  there are {there}: --keyspace NAME"
         )));
@@ -290,7 +292,7 @@ fn running(
         deployment
     } else {
         let (file, written) = (deployment.file().to_owned(), written.clone());
-        let runs = plain(&shown.protocol);
+        let runs = clean_line(&shown.protocol);
         notes.push(format!("the nodes run {runs} with its defaults, taken as such; the file says {written}"));
         deployment.with_protocol(keyspace, &shown.protocol, &protocols::known()).map_err(|_| {
             let right = "name the file with which the nodes were started";
@@ -620,9 +622,4 @@ impl Live {
         }
         clean(&text)
     }
-}
-
-/// A name that a stranger said, on one line.
-fn plain(name: &str) -> String {
-    name.replace(char::is_control, "?")
 }

@@ -63,6 +63,13 @@ pub(crate) fn answered(asked: Vec<Asked>) -> anyhow::Result<Vec<Asked>> {
 
 /// The nodes of a deployment, each where the file says; for those that count as gone it is not waited as long.
 pub(crate) fn of_file(file: &Deployment, gone: &[String]) -> anyhow::Result<Vec<Asked>> {
+    let mut asked = at_places_of(file, gone)?;
+    asked.iter_mut().for_each(Asked::refuse_another);
+    Ok(asked)
+}
+
+/// The same, whoever answers there.
+pub(crate) fn at_places_of(file: &Deployment, gone: &[String]) -> anyhow::Result<Vec<Asked>> {
     let mut places: Vec<(Address, Duration)> = Vec::new();
     for node in file.nodes() {
         let patience = if gone.contains(&node.name) { ask::GLANCE } else { ask::PATIENCE };
@@ -88,13 +95,6 @@ pub(crate) fn of_file(file: &Deployment, gone: &[String]) -> anyhow::Result<Vec<
                     .cloned()
                     .unwrap_or_else(|| Err("it was not asked".to_owned()))
             }
-        };
-        // Where every node has it on its own loopback, the one of this machine answers for all.
-        let answer = match answer {
-            Ok(told) if told.node != node.name => {
-                Err(format!("{} answers there, of {}", told.node, told.cluster))
-            }
-            answer => answer,
         };
         let name = Some((node.name.clone(), file.region(node.region).name.clone()));
         Asked { name, http: node.http.as_ref().map(Address::to_string), answer }

@@ -1,6 +1,7 @@
 //! A [`View`] as text for people.
 
 use super::view::{Node, Row, Shown, View};
+use crate::output::clean;
 use crate::up::table::{millis, rate};
 use std::fmt::Write;
 
@@ -27,11 +28,6 @@ pub(super) fn text(view: &View) -> String {
     clean(&text)
 }
 
-/// What strangers said moves no cursor.
-pub(crate) fn clean(text: &str) -> String {
-    text.replace(|letter: char| letter.is_control() && letter != '\n', "?")
-}
-
 fn head(keyspace: &Shown) -> String {
     let Shown { keyspace: name, index, protocol, guarantee, leaders, last_voters, .. } = keyspace;
     let mut line = format!("keyspace {name} · SELECT {index} · {protocol} · {guarantee}");
@@ -51,9 +47,6 @@ fn head(keyspace: &Shown) -> String {
     }
     line
 }
-
-/// Heads, and whether what stands below them stands right.
-type Heads = [(&'static str, bool)];
 
 const ROWS: [(&str, bool); 10] = [
     ("node", false),
@@ -126,8 +119,8 @@ pub(crate) fn uptime(seconds: u64) -> String {
     }
 }
 
-/// Rows under their heads, two blanks before each column.
-pub(crate) fn columns(heads: &Heads, rows: impl Iterator<Item = Vec<String>>) -> String {
+/// Rows under their heads, two blanks before each column. With each head: whether what stands below it stands right.
+pub(crate) fn columns(heads: &[(&str, bool)], rows: impl Iterator<Item = Vec<String>>) -> String {
     let first = heads.iter().map(|(head, _)| (*head).to_owned()).collect();
     let rows: Vec<Vec<String>> = std::iter::once(first).chain(rows).collect();
     let wide = |text: &str| text.chars().count();

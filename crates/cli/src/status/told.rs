@@ -28,6 +28,17 @@ pub(crate) struct Told {
     pub(crate) processes: Vec<Process>,
 }
 
+impl Told {
+    /// How it stands.
+    pub(crate) fn state(&self) -> &'static str {
+        match self {
+            Told { stopping: true, .. } => "stopping",
+            Told { ready: true, .. } => "ready",
+            _ => "not ready",
+        }
+    }
+}
+
 /// A keyspace, as the node sees it.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]

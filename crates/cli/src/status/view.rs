@@ -28,6 +28,17 @@ pub(crate) struct Asked {
     pub(crate) answer: Result<Told, String>,
 }
 
+impl Asked {
+    /// Where every node has its place on its own loopback, the one of this machine answers for all: what another tells does not
+    /// count.
+    pub(crate) fn refuse_another(&mut self) {
+        let (Some((name, _)), Ok(told)) = (&self.name, &self.answer) else { return };
+        if told.node != *name {
+            self.answer = Err(format!("{} answers there, of {}", told.node, told.cluster));
+        }
+    }
+}
+
 /// What is shown, and printed as JSON.
 #[derive(Debug, Serialize)]
 pub(crate) struct View {
@@ -114,6 +125,13 @@ impl View {
     }
 }
 
+impl Shown {
+    /// Whether its protocol has leaders.
+    pub(crate) fn is_led(&self) -> bool {
+        protocols::ALL.iter().any(|entry| entry.name == self.protocol && entry.led)
+    }
+}
+
 impl Node {
     /// Whether somebody misses it where it is down.
     fn counts(&self) -> bool {
@@ -148,11 +166,7 @@ fn node(asked: &Asked, members: &Members<'_>) -> Node {
             node: told.node.clone(),
             region: told.region.clone(),
             http,
-            state: match told {
-                Told { stopping: true, .. } => "stopping",
-                Told { ready: true, .. } => "ready",
-                _ => "not ready",
-            },
+            state: told.state(),
             member: members.have(&told.node),
             trouble: None,
             version: Some(told.version.clone()),
@@ -344,9 +358,8 @@ fn of_keyspaces(told: &[&Told], keyspaces: &[Shown], file: Option<&Deployment>, 
                 ));
             }
         }
-        let led = protocols::ALL.iter().any(|entry| entry.name == shown.protocol && entry.led);
         let without = shown.leaders.iter().filter(|leader| leader.is_none()).count();
-        if led && without > 0 {
+        if shown.is_led() && without > 0 {
             let all = shown.leaders.len();
             notes.push(match all {
                 1 => format!("keyspace {name} has no leader"),

@@ -8,9 +8,9 @@ mod tests;
 mod view;
 
 use crate::arguments::Format;
-use crate::output::{print_json, print_text, say};
+use crate::output::{clean, print_json, print_text, say};
 use crate::status;
-use crate::status::screen::clean;
+use crate::status::told::Told;
 use crate::status::view::Asked;
 use crate::{Status, Usage, protocols};
 use anyhow::bail;
@@ -131,7 +131,8 @@ struct Looks<'a> {
 impl Looks<'_> {
     /// Asks all. Where nobody answers that is an error of its own for whoever wants one.
     fn look(&mut self, answered: bool) -> anyhow::Result<View> {
-        // A node's start is reckoned from here, so that none seems to have started later than it has.
+        // A node's start is reckoned from here. Answers come later, so none seems to have started later than it has by more than
+        // its answer is old.
         let (now, at) = (Instant::now(), SystemTime::now());
         let mut asked = ask_all(&self.request, self.http)?;
         if answered {
@@ -140,7 +141,16 @@ impl Looks<'_> {
         let gone = |asked: &Asked| self.request.without.iter().any(|name| *name == *view::name(asked));
         let (gone, asked): (Vec<_>, Vec<_>) = asked.into_iter().partition(gone);
         let floor = floor(&mut self.reached, now, reached(&asked));
-        Ok(View::of(&self.request, &asked, &gone, at, &floor))
+        let mut view = View::of(&self.request, &asked, &gone, at, &floor);
+        // No waiting gives a node a place in the file.
+        for asked in asked.iter().filter(|asked| self.http.is_empty() && asked.http.is_none()) {
+            view.obstacles.push(format!(
+                "{} has no `http` in the file, where it would tell how it stands\n  give it one and start it anew, or name it \
+                 with --without",
+                view::name(asked)
+            ));
+        }
+        Ok(view)
     }
 }
 
@@ -161,34 +171,54 @@ fn floor(looks: &mut VecDeque<(Instant, Reached)>, now: Instant, reached: Reache
 fn ask_all(request: &Request<'_>, http: &[Address]) -> anyhow::Result<Vec<Asked>> {
     let file = request.deployment;
     let mut asked =
-        if http.is_empty() { status::of_file(file, request.without)? } else { of_places(file, http)? };
+        if http.is_empty() { status::at_places_of(file, request.without)? } else { of_places(file, http)? };
     let (mut ours, mut other) = (false, None);
     for asked in &mut asked {
         let gone = request.without.iter().any(|gone| *gone == *view::name(asked));
         let Ok(told) = &asked.answer else { continue };
         if told.cluster == file.cluster() {
             ours = true;
+            asked.refuse_another();
             continue;
         }
-        let who = format!("{} of another cluster, {}, answers there", told.node, told.cluster);
+        let who = stranger(told);
         if !gone {
             other.get_or_insert_with(|| who.clone());
         }
         asked.answer = Err(who);
     }
     match other {
-        Some(who) if !ours => bail!(Usage(format!(
-            "{}: {who}, and no node of {}\n  name the deployment of the cluster that is meant",
-            file.file(),
-            file.cluster()
-        ))),
+        Some(who) if !ours => bail!(strangers(file, &who)),
         _ => Ok(asked),
     }
 }
 
+/// Why what a node of another cluster tells does not count.
+fn stranger(told: &Told) -> String {
+    format!("{} of another cluster, {}, answers there", told.node, told.cluster)
+}
+
+/// Nobody but such nodes answers; `who` one of them is.
+fn strangers(file: &Deployment, who: &str) -> Usage {
+    Usage(format!(
+        "{}: {who}, and no node of {}\n  name the deployment of the cluster that is meant",
+        file.file(),
+        file.cluster()
+    ))
+}
+
 /// The same where the nodes answer at other places than the file says.
+///
+/// # Errors
+/// All who answer are of another cluster.
 fn of_places(file: &Deployment, http: &[Address]) -> anyhow::Result<Vec<Asked>> {
     let answers = status::ask::ask(http)?;
+    let told = || answers.iter().filter_map(|answer| answer.as_ref().ok());
+    if let Some(other) = told().next()
+        && told().all(|told| told.cluster != file.cluster())
+    {
+        bail!(strangers(file, &stranger(other)));
+    }
     let named = |node: &Node| {
         let mut places = http.iter().zip(&answers);
         let place = places.find(|(_, answer)| matches!(answer, Ok(told) if told.node == node.name));

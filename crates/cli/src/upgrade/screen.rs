@@ -1,7 +1,8 @@
 //! A [`View`] as text for people.
 
 use super::view::{Node, Progress, View, Way};
-use crate::status::screen::{clean, columns, uptime};
+use crate::output::clean;
+use crate::status::screen::{columns, uptime};
 use std::fmt::Write;
 
 /// The whole of it.

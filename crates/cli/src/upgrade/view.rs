@@ -1,6 +1,5 @@
 //! Which node may be stopped next, from what all nodes tell: pure.
 
-use crate::protocols;
 use crate::status::told::{Keyspace as Seen, Told};
 use crate::status::view::{Asked, Shown, View as Stand};
 use isochrone_core::deployment::Keyspace;
@@ -294,7 +293,7 @@ impl<'a> Cluster<'a> {
                 ));
             }
         }
-        let led = protocols::ALL.iter().any(|entry| entry.name == shown.protocol && entry.led);
+        let led = shown.is_led();
         if led && let Some(partition) = shown.leaders.iter().position(Option::is_none) {
             waits.push(format!("{} has no leader", part(shown, partition)));
         }
@@ -591,12 +590,7 @@ fn node(asked: &Asked, leads: Vec<String>, progress: Progress) -> Node {
         version: told.map(|told| told.version.clone()),
         frames: told.and_then(|told| told.frames),
         uptime_seconds: told.map(|told| told.uptime_seconds),
-        state: match told {
-            None => "no answer",
-            Some(Told { stopping: true, .. }) => "stopping",
-            Some(Told { ready: true, .. }) => "ready",
-            Some(_) => "not ready",
-        },
+        state: told.map_or("no answer", Told::state),
         leads,
         progress,
     }

@@ -2,7 +2,9 @@
 //! secret; and who changes it is found out.
 
 use super::grpc::wait;
-use super::processes::{Addresses, TOKEN, client, node, nodes, order, outcome, page, until, writes};
+use super::processes::{
+    Addresses, PATIENCE, TOKEN, client, node, nodes, order, outcome, page_within, until, writes,
+};
 use super::resp::Reply;
 use isochrone_client::Client;
 use serde_json::Value;
@@ -76,8 +78,8 @@ fn what_is_done_through_every_gateway_is_kept_and_cannot_be_changed_unnoticed() 
         let denied = app.get("other".repeat(40)).await.unwrap_err().to_string();
         assert!(denied.contains("key: \"otherotherotherotherotherotherot\"..200B"), "{denied}");
     });
-    assert!(page(http, "/admin/ranges?keyspace=main").unwrap().contains("Bearer"));
-    let metrics = page(http, "/metrics").unwrap();
+    assert!(page_within(http, "/admin/ranges?keyspace=main", PATIENCE).unwrap().contains("Bearer"));
+    let metrics = page_within(http, "/metrics", PATIENCE).unwrap();
     assert!(metrics.contains("isochrone_audit_acts_total{outcome=\"lost\"} 0\n"), "{metrics}");
     assert_eq!(order(http, "/admin/move-leader", "{\"keyspace\": \"hidden\", \"node\": \"n0\"}").0, 400);
     assert_eq!(order(http, "/admin/stop", "{}").0, 202);

@@ -1,10 +1,11 @@
 //! The README's first hour: its ten commands as they stand there, and what each shows.
 
-use crate::processes::{Process, client, isochrone, outcome, until};
+use crate::processes::{Process, TOKEN, client, isochrone, outcome, until};
 use crate::resp::Reply;
 use serde_json::Value;
 use std::fs;
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -87,7 +88,7 @@ impl Up {
     /// As the README starts it, with ports of its own and lines in the place of the table.
     fn start(step: &Step) -> Up {
         let mut command = isochrone(step.verb("up"));
-        command.args(["--plain", "--format", "json", "--port", "0"]);
+        command.args(["--plain", "--format", "json", "--port", "0"]).env("ISOCHRONE_ADMIN_TOKEN", TOKEN);
         let process = Process::start(command);
         let ready: Value = serde_json::from_str(&process.line().expect("a line")).expect("JSON");
         let of = |what: &str| -> Vec<String> {
@@ -107,6 +108,14 @@ impl Up {
     /// `--http` for so many of its nodes: the README's are where they are looked for anyway.
     fn http(&self, count: usize) -> Vec<&str> {
         self.http.iter().take(count).flat_map(|http| ["--http", http.as_str()]).collect()
+    }
+
+    /// Has this node lead, as it does at first: an election on a busy machine may have found another, and nothing else brings it
+    /// back.
+    fn is_led_from(&self, node: &str) {
+        let mut command = isochrone([vec!["move-leader", "--to", node], self.http(1)].concat());
+        // Where it fails, who asks for what needs it asks again.
+        command.env("ISOCHRONE_ADMIN_TOKEN", TOKEN).output().expect("the program starts");
     }
 
     /// As `q` in the table does.
@@ -150,14 +159,20 @@ fn write(step: &Step, up: &Up, with_redis_cli: bool) -> Duration {
     took
 }
 
-/// Writes until one takes about as long as is expected: a machine that is busy with other tests adds to some. The delays that
-/// are emulated are kept to within a millisecond.
+/// The delays that are emulated are kept to within so much.
+const EARLY: Duration = Duration::from_millis(1);
+
+/// About as long as is expected. With a leader in Asia a write of US West takes 1.35 times as long as with that in US East.
+fn about(expected: Duration) -> Range<Duration> {
+    expected - EARLY..expected.mul_f64(1.3)
+}
+
+/// Writes until one takes about as long as is expected: a machine that is busy with other tests adds to some.
 fn takes(expected: Duration, write: impl Fn() -> Duration) -> Duration {
-    let early = Duration::from_millis(1);
     until(&format!("a write in about {expected:?}"), || {
         let took = write();
-        assert!(took + early >= FLOOR, "{took:?} is less than the floor");
-        (expected - early..expected.mul_f64(1.4)).contains(&took).then_some(took)
+        assert!(took + EARLY >= FLOOR, "{took:?} is less than the floor");
+        about(expected).contains(&took).then_some(took)
     })
 }
 
@@ -178,7 +193,13 @@ fn the_first_hour_goes_as_the_readme_says() {
     let redis_cli = there_is_redis_cli();
 
     let up = Up::start(start);
-    let before = takes(LED, || write(set, &up, redis_cli));
+    let before = takes(LED, || {
+        let took = write(set, &up, redis_cli);
+        if !about(LED).contains(&took) {
+            up.is_led_from("us-east");
+        }
+        took
+    });
     until("status shows what a write takes", || {
         let (code, out, _) = outcome([status.verb("status"), up.http(up.http.len())].concat());
         let row = out.lines().find(|line| line.starts_with("  us-west "))?;
@@ -223,7 +244,7 @@ fn the_first_hour_goes_as_the_readme_says() {
     let out = run(here, words);
     assert!(out.contains(" 0 errors, 0 unknown\n"), "{out}");
     let measured: u64 = number(&out, " operations,").expect("how many");
-    assert!(measured > 500, "{out}");
+    assert!(measured > 100, "{out}");
     assert_eq!(asked.len(), 2, "{}", bench.command);
     for endpoint in asked {
         assert!(out.lines().any(|line| line.starts_with(&format!("{endpoint} "))), "{endpoint}\n{out}");

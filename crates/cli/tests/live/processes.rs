@@ -234,10 +234,15 @@ pub fn spawn(file: &Path, index: usize, folder: &Path) -> Process {
     Process::start(command)
 }
 
-/// A page that a node serves over HTTP.
+/// A page that a node serves over HTTP, where it comes within a second.
 pub fn page(http: SocketAddr, path: &str) -> Option<String> {
-    let mut socket = TcpStream::connect_timeout(&http, Duration::from_secs(1)).ok()?;
-    socket.set_read_timeout(Some(Duration::from_secs(1))).ok()?;
+    page_within(http, path, Duration::from_secs(1))
+}
+
+/// The same within so long.
+pub fn page_within(http: SocketAddr, path: &str, patience: Duration) -> Option<String> {
+    let mut socket = TcpStream::connect_timeout(&http, patience).ok()?;
+    socket.set_read_timeout(Some(patience)).ok()?;
     let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
     socket.write_all(request.as_bytes()).ok()?;
     let mut text = String::new();

@@ -2,7 +2,8 @@
 //! whether its master does, however many of its nodes are within reach.
 
 use super::processes::{
-    Process, client, deployment, deployment_of, figure, isochrone, leader, node, nodes, page, serves, until,
+    PATIENCE, Process, client, deployment, deployment_of, figure, isochrone, leader, node, nodes, page,
+    page_within, serves, until,
 };
 use super::replace::order;
 use super::resp::{Client, Reply};
@@ -40,7 +41,7 @@ fn without_a_master_curp_is_not_ready_and_says_that_nothing_was_done() {
     }
     for index in &left {
         says(*index, "main: no master serves, 2 replicas, 3 of 5 nodes reachable");
-        let metrics = page(addresses[*index].http, "/metrics").unwrap();
+        let metrics = page_within(addresses[*index].http, "/metrics", PATIENCE).unwrap();
         assert!(metrics.contains("\nisochrone_ready 0\n"), "{metrics}");
     }
     // A read has no effect in any case; of a write that comes after it nobody was asked.

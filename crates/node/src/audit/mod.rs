@@ -321,7 +321,8 @@ impl Opened {
         };
         let audit = Audit(Arc::new(shared));
         std::thread::Builder::new().name("audit".into()).spawn(move || writer.run(&told, over))?;
-        Ok((audit.clone(), Keeper { audit, ended, failure: None }))
+        let failure = Some("it did not come to serve".to_owned());
+        Ok((audit.clone(), Keeper { audit, ended, failure }))
     }
 }
 
@@ -329,10 +330,16 @@ impl Opened {
 pub(crate) struct Keeper {
     audit: Audit,
     ended: Receiver<()>,
+    /// Why the node does not stop in order, where it stops here.
     failure: Option<String>,
 }
 
 impl Keeper {
+    /// The node has come to serve: where it stops, that is in order.
+    pub(crate) fn serves(&mut self) {
+        self.failure = None;
+    }
+
     /// The node does not stop in order, but for this reason: the last line says so.
     pub(crate) fn fails(&mut self, why: String) {
         self.failure = Some(why);

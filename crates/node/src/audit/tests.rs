@@ -14,10 +14,17 @@ fn place() -> (TempDir, PathBuf) {
     (folder, path)
 }
 
+/// Of a node that has come to serve.
+fn served(path: &Path, metrics: Arc<AuditMetrics>) -> (Audit, Keeper) {
+    let (audit, mut keeper) = open(path).unwrap().start("va1", metrics).unwrap();
+    keeper.serves();
+    (audit, keeper)
+}
+
 /// What a node writes that is told this.
 fn write(path: &Path, acts: &[&str]) -> Arc<AuditMetrics> {
     let metrics = Arc::new(AuditMetrics::default());
-    let (audit, keeper) = open(path).unwrap().start("va1", Arc::clone(&metrics)).unwrap();
+    let (audit, keeper) = served(path, Arc::clone(&metrics));
     for act in acts {
         audit.tell(Act { user: Some("eve".to_owned()), ..Act::new("redis", *act, Decision::Allowed) });
     }
@@ -282,19 +289,22 @@ fn what_comes_one_after_the_other_is_written_together_until_the_end() {
 #[test]
 fn of_a_node_that_fails_the_last_line_says_why() {
     let (_folder, path) = place();
-    let (_audit, mut keeper) = open(&path).unwrap().start("va1", Arc::default()).unwrap();
+    let (_audit, mut keeper) = served(&path, Arc::default());
     keeper.fails("the disk is gone".to_owned());
     drop(keeper);
-    let last = records(&path).pop().unwrap();
-    assert_eq!((last.act.as_str(), last.decision), ("STOP", Decision::Failed));
-    assert_eq!(last.why.as_deref(), Some("the disk is gone"));
+    // Another start comes to nothing.
+    drop(open(&path).unwrap().start("va1", Arc::default()).unwrap());
+    let stops = records(&path).into_iter().filter(|record| record.act == "STOP");
+    let told: Vec<_> = stops.map(|record| (record.decision, record.why.unwrap())).collect();
+    let failed = |why: &str| (Decision::Failed, why.to_owned());
+    assert_eq!(told, [failed("the disk is gone"), failed("it did not come to serve")]);
 }
 
 #[test]
 fn strangers_have_no_more_written_than_so_much_and_keep_nobody_out() {
     let (_folder, path) = place();
     let metrics = Arc::new(AuditMetrics::default());
-    let (audit, keeper) = open(&path).unwrap().start("va1", Arc::clone(&metrics)).unwrap();
+    let (audit, keeper) = served(&path, Arc::clone(&metrics));
     let mut allowance = Allowance { left: 2, since: Instant::now() };
     let start = allowance.since;
     let taken = [0, 0, 0, 100, 100, 200].map(|at| allowance.take(start + Duration::from_millis(at)));
@@ -321,8 +331,7 @@ fn strangers_have_no_more_written_than_so_much_and_keep_nobody_out() {
 #[test]
 fn texts_are_cut_and_whatever_they_are_a_line_is_one() {
     let (_folder, path) = place();
-    let metrics = Arc::new(AuditMetrics::default());
-    let (audit, keeper) = open(&path).unwrap().start("va1", metrics).unwrap();
+    let (audit, keeper) = served(&path, Arc::default());
     for bytes in [&b"a\nb\r\"\\"[..], &[0; 5_000], &[0xff; 5_000], "é".repeat(5_000).as_bytes()] {
         let part = Some(String::from_utf8_lossy(bytes).into_owned());
         let act = Act::new("redis", text(bytes), Decision::Denied);

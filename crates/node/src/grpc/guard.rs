@@ -351,7 +351,7 @@ fn word(code: Code) -> &'static str {
     }
 }
 
-/// Who asks, and has shown this, which has this print; and whether it has not been shown before, here or on this connection.
+/// Who asks, and has shown this, which has this print; and whether it has not been shown on this connection before.
 async fn who(
     peer: Option<&Peer>,
     shown: Option<&http::HeaderValue>,
@@ -362,7 +362,6 @@ async fn who(
     let _asking = peer.map(Peer::asks);
     let shown = shown.map(http::HeaderValue::as_bytes);
     let remembered = known.users().get(&print).cloned();
-    let mut fresh = false;
     let user = match remembered {
         Some((user, since)) if since.elapsed() < REMEMBERED => user,
         _ => {
@@ -381,15 +380,14 @@ async fn who(
             if known.len() >= REMEMBERED_MOST {
                 known.clear();
             }
-            fresh = known.insert(print, (Arc::clone(&user), Instant::now())).is_none();
+            known.insert(print, (Arc::clone(&user), Instant::now()));
             user
         }
     };
+    let Some(peer) = peer else { return Ok((user, true)) };
     // Whoever is remembered from another connection has logged in on this one too.
-    if let Some(peer) = peer {
-        peer.known.store(true, Relaxed);
-        fresh |= peer.first(print);
-    }
+    peer.known.store(true, Relaxed);
+    let fresh = peer.first(print);
     Ok((user, fresh))
 }
 

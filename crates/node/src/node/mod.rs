@@ -416,6 +416,9 @@ impl Node {
             });
         }
         handle.http = http;
+        if let Some(audit) = &mut handle.audit {
+            audit.serves();
+        }
         Ok(handle)
     }
 }

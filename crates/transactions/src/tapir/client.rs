@@ -99,7 +99,10 @@ impl Client {
     /// Which of the nearest replicas of a partition is read first.
     pub(super) fn first(&self, partition: PartitionId, now: Instant) -> usize {
         let elsewhere = self.elsewhere.get(&partition).filter(|(_, until)| now < *until);
-        elsewhere.map_or(0, |(turn, _)| *turn)
+        let (near, first) = (self.replicas(partition), elsewhere.map_or(0, |(turn, _)| *turn));
+        // Who is silent would be waited for.
+        let mut turns = (0..near.len()).map(|step| (first + step) % near.len());
+        turns.find(|turn| !self.silent.contains(&near[*turn])).unwrap_or(first)
     }
 
     /// Sees to it that what is due next about a transaction is done.
@@ -480,6 +483,11 @@ mod tests {
             client.check();
         };
         client.silent.insert(replica(4));
+        let first = |client: &Client| client.first(PartitionId(0), Instant::ZERO);
+        assert_eq!(first(&client), 0);
+        client.silent.insert(replica(0));
+        assert_eq!(first(&client), 1, "who is silent would be waited for");
+        client.silent.remove(&replica(0));
         let (key, mut now) = (Blob::from("a"), Instant::ZERO);
         for sequence in 1..=3_000 {
             now = now + Span::from_millis(1);

@@ -30,8 +30,8 @@ impl Client {
         let fewer = usize::from(self.parameters.mutated(Mutation::FastQuorumTooSmall));
         let round = |(partition, part): (&PartitionId, &Arc<Part>)| {
             let replicas = self.replicas(*partition);
-            let late = replicas.iter().any(|replica| self.silent.contains(replica));
-            (*partition, Round::new(part.clone(), replicas.len(), self.view(*partition), late, fewer))
+            let away = replicas.iter().filter(|replica| self.silent.contains(replica)).count();
+            (*partition, Round::new(part.clone(), replicas.len(), self.view(*partition), away, fewer))
         };
         let preparing = Preparing {
             attempt,
@@ -209,9 +209,11 @@ impl Client {
         for (partition, round) in &preparing.rounds {
             let near = &self.near[usize::from(partition.0)];
             let vote = |turn: usize| near.get(turn).and_then(|replica| round.vote(*replica));
-            let newer = (0..near.len()).find(|turn| vote(*turn) == Some(Vote::Abort));
-            if let Some(turn) = newer
-                && vote(self.first(*partition, now)) == Some(Vote::Ok)
+            // Those behind it first: what it was asked for instead of may have missed something else.
+            let first = self.first(*partition, now);
+            let mut others = (1..near.len()).map(|step| (first + step) % near.len());
+            if let Some(turn) = others.find(|turn| vote(*turn) == Some(Vote::Abort))
+                && vote(first) == Some(Vote::Ok)
             {
                 self.elsewhere.insert(*partition, (turn, until));
             }

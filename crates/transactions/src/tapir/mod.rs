@@ -104,8 +104,8 @@
 //! that knows the name lets go of it. What has committed is held from when that is written down until it is executed: so
 //! whoever lets go of a commit belongs to a minority, and the others refuse what is read there.
 //!
-//! *Who may have forgotten.* Of what it has forgotten a replica keeps the names, the latest 65,536 of each client and of 32 lives
-//! of its process. Of one that is older, and of which it holds nothing of its own, it cannot say that it never voted for it,
+//! *Who may have forgotten.* Of what it has forgotten a replica keeps the names, the latest 65,536 of each client, besides those that
+//! it may still propose, and of 32 lives of its process. Of one that is older, and of which it holds nothing of its own, it cannot say that it never voted for it,
 //! accepted it, or knew its end. It then takes nothing from its client, and what it promises is not *sure*: it may help to
 //! abort, and not to commit. It accepts no OK, and what it holds, nothing or a refusal, may stand for a promise or a refusal
 //! under a higher ballot. So of the promises of a participant counts

@@ -38,7 +38,8 @@ pub struct Parameters {
     pub txn_keys: usize,
     /// Bytes of keys and values in one transaction.
     pub txn_bytes: usize,
-    /// Transactions that a replica remembers at most after their end, for others of their replicas that may ask.
+    /// Transactions that a replica remembers after their end, for others of their replicas that may ask, besides those whose
+    /// clients may still ask.
     pub keep_records: usize,
     /// A bug planted on purpose; nothing without the feature `mutations`.
     pub mutation: Option<Mutation>,

@@ -12,6 +12,8 @@ pub struct Round {
     pub part: Arc<Part>,
     /// How many replicas the partition has.
     replicas: usize,
+    /// How many of them are silent.
+    away: usize,
     /// How many equal votes decide at once.
     fast: usize,
     /// The view that what follows is of.
@@ -57,11 +59,11 @@ pub enum Next {
 }
 
 impl Round {
-    /// Nothing was heard yet. A majority of votes is enough from the start where it is `late`, as when a replica is silent.
+    /// Nothing was heard yet, and so many replicas are `away`: nobody waits for their votes.
     /// `fewer` votes than a fast quorum, which is all replicas, decide: 0, or a planted bug.
-    pub fn new(part: Arc<Part>, replicas: usize, view: u64, late: bool, fewer: usize) -> Round {
+    pub fn new(part: Arc<Part>, replicas: usize, view: u64, away: usize, fewer: usize) -> Round {
         let fast = replicas - fewer;
-        Round { part, replicas, fast, view, votes: BTreeMap::new(), late, stage: Stage::Voting }
+        Round { part, replicas, away, fast, view, votes: BTreeMap::new(), late: false, stage: Stage::Voting }
     }
 
     /// How far it has come.
@@ -141,15 +143,19 @@ impl Round {
         let first = votes.next();
         let differ = votes.any(|vote| Some(vote) != first);
         // As soon as two differ there is no fast quorum to wait for.
+        let majority = Quorums::majority(self.replicas);
         let enough = match (self.late, differ) {
-            (true, _) => Quorums::majority(self.replicas),
-            (false, true) => Quorums::supermajority(self.replicas),
+            (true, _) => majority,
+            (false, true) => {
+                Quorums::supermajority(self.replicas).min(self.replicas - self.away).max(majority)
+            }
+            (false, false) if self.away > 0 => majority,
             (false, false) => self.replicas,
         };
         if self.votes.len() < enough {
             return Next::Nothing;
         }
-        let vote = decide(self.votes.values().map(|(vote, _)| *vote), Quorums::majority(self.replicas));
+        let vote = decide(self.votes.values().map(|(vote, _)| *vote), majority);
         self.settle(vote)
     }
 
@@ -207,7 +213,7 @@ mod tests {
     }
 
     fn round(replicas: usize) -> Round {
-        Round::new(Arc::default(), replicas, 0, false, 0)
+        Round::new(Arc::default(), replicas, 0, 0, 0)
     }
 
     #[test]
@@ -264,11 +270,21 @@ mod tests {
         round.voted(replica(0), 0, Vote::Ok, false);
         assert_eq!(round.late(), Next::Nothing);
         assert_eq!(round.voted(replica(1), 0, Vote::Ok, false), Next::Finalize(Vote::Ok));
-        let mut round = Round::new(Arc::default(), 5, 0, true, 0);
+    }
+
+    #[test]
+    fn nobody_waits_for_who_is_away_and_where_votes_differ_for_all_others() {
+        let away = || Round::new(Arc::default(), 5, 0, 1, 0);
+        let mut round = away();
         for seat in 0..2 {
             assert_eq!(round.voted(replica(seat), 0, Vote::Ok, false), Next::Nothing);
         }
-        assert_eq!(round.voted(replica(2), 0, Vote::Ok, false), Next::Finalize(Vote::Ok), "from the start");
+        assert_eq!(round.voted(replica(2), 0, Vote::Ok, false), Next::Finalize(Vote::Ok));
+        let mut round = away();
+        for (seat, vote) in [(0, Vote::Ok), (1, Vote::Abstain), (2, Vote::Ok)] {
+            assert_eq!(round.voted(replica(seat), 0, vote, false), Next::Nothing);
+        }
+        assert_eq!(round.voted(replica(3), 0, Vote::Ok, false), Next::Finalize(Vote::Ok));
     }
 
     #[test]

@@ -23,7 +23,8 @@ pub struct Past {
     beyond: BTreeSet<u64>,
 }
 
-/// Sequences in [`Past::beyond`], the highest ones. Once there are so many, those that are lower may have been forgotten.
+/// Sequences in [`Past::beyond`], the highest ones, besides those that the client may still propose. Once there are so many, what is
+/// lower may have been forgotten.
 const BEYOND_MAX: usize = 1 << 16;
 /// Lives of one client process that are remembered: of all but the oldest of so many nothing was ever forgotten.
 pub(super) const LIVES_MAX: usize = 32;
@@ -90,9 +91,13 @@ impl State {
     /// Whether this transaction may have ended here and its name be forgotten since.
     pub fn may_be_forgotten(&self, txn: TxnId) -> bool {
         let newer = self.lives(txn.client.process).filter(|life| *life > txn.client).count();
-        let beyond = self.past.get(&txn.client).map(|past| &past.beyond);
-        let full = beyond.filter(|beyond| beyond.len() >= BEYOND_MAX).and_then(|beyond| beyond.first());
-        newer + 1 >= LIVES_MAX || full.is_some_and(|first| txn.sequence < *first)
+        // What its client may still propose is kept; of an earlier life a version of before may have cut that, too.
+        let cut = self
+            .past
+            .get(&txn.client)
+            .filter(|past| past.beyond.len() >= BEYOND_MAX && (newer > 0 || txn.sequence < past.below));
+        let first = cut.and_then(|past| past.beyond.first());
+        newer + 1 >= LIVES_MAX || first.is_some_and(|first| txn.sequence < *first)
     }
 
     /// Whether this is all that this replica ever held of a transaction that has not ended as far as it knows: what it has voted
@@ -215,7 +220,9 @@ impl State {
         let past = self.past(txn.client);
         if txn.sequence >= past.done {
             past.beyond.insert(txn.sequence);
-            if past.beyond.len() > BEYOND_MAX {
+            while past.beyond.len() > BEYOND_MAX
+                && past.beyond.first().is_some_and(|first| *first < past.below)
+            {
                 past.beyond.pop_first();
             }
         }
@@ -332,15 +339,18 @@ mod tests {
         let txn = |sequence: u64| TxnId { client, sequence };
         let (mut state, last) = (State::default(), BEYOND_MAX as u64 + 2);
         // The first never ended here.
-        for sequence in 2..last {
+        for sequence in 2..=last {
             state.apply(Record::Dropped { txn: txn(sequence) });
         }
         let known = |state: &State, sequence: u64| {
             (state.dropped(txn(sequence)), state.may_be_forgotten(txn(sequence)))
         };
-        assert_eq!([1, 2, last].map(|at| known(&state, at)), [(false, true), (true, false), (false, false)]);
+        let open = [1, 2].map(|at| known(&state, at));
+        assert_eq!(open, [(false, false), (true, false)], "its client may still propose the first");
+        state.past(client).below = last + 1;
         state.apply(Record::Dropped { txn: txn(last) });
-        assert_eq!([2, 3].map(|at| known(&state, at)), [(false, true), (true, false)]);
+        let cut = [1, 2, 3, last, last + 1].map(|at| known(&state, at));
+        assert_eq!(cut, [(false, true), (false, true), (true, false), (true, false), (false, false)]);
         state.done(client, 4);
         assert_eq!([1, 2, 3, 4].map(|at| known(&state, at).0), [true, true, true, true]);
         // So many later lives push out what is known of this one.

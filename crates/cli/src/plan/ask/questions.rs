@@ -2,6 +2,7 @@
 
 use super::{Aim, Answers, MAPS, Map, Touched};
 use crate::Usage;
+use crate::output::clean_line;
 use isochrone_core::{Matrix, RegionId};
 use std::io::{BufRead, Read, Write};
 
@@ -93,7 +94,7 @@ impl<'a> Questions<'a> {
             };
             if !self.terminal {
                 // What was typed is on the screen already.
-                self.show(&format!("{}\n", answer.replace(char::is_control, "?")));
+                self.show(&format!("{}\n", clean_line(answer)));
             }
             match read(answer) {
                 Ok(answer) => return Ok(answer),
