@@ -3,7 +3,7 @@
 
     bench/protocols/transactions.py [--binary target/release/isochrone] [--clients 100] [--seconds 60] [--rounds 3]
 
-Each protocol has a cluster of its own, `isochrone up --config deployments/carousel-ec2.toml`: five regions, five
+Each protocol has a cluster of its own, `isochrone up deployments/carousel-ec2.toml`: five regions, five
 partitions of three replicas, every log on disk, the published round trips between the regions. The same clients in all
 five regions ask for the same mix (`isochrone bench --workload retwis`, through gRPC), one transaction after the other;
 an aborted one is counted and not tried again. Rounds take each protocol in turn, so that a noisy minute hits all alike;
@@ -36,7 +36,7 @@ class Cluster:
     def __init__(self, binary, config, protocol):
         self.out = tempfile.TemporaryFile("w+")
         self.process = subprocess.Popen(
-            [binary, "up", "--config", config, "--protocol", protocol, "--plain", "--format", "json", "--port", "0"],
+            [binary, "up", config, "--protocol", protocol, "--plain", "--format", "json", "--port", "0"],
             stdout=self.out, stdin=subprocess.DEVNULL,
         )
         try:

@@ -943,7 +943,7 @@ def serving(name, port, command):
 @contextlib.contextmanager
 def one_of_three(binary, protocol):
     """The first of three nodes, next to one another."""
-    command = [binary, "up", "--config", str(ROOT / "deployments" / "one-room.toml"), "--protocol", protocol,
+    command = [binary, "up", str(ROOT / "deployments" / "one-room.toml"), "--protocol", protocol,
                "--plain", "--format", "json", "--port", "0"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     try:

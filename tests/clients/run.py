@@ -77,7 +77,7 @@ class Cluster:
     def __init__(self, binary, *more):
         self.binary = binary
         self.command = [
-            binary, "up", "--config", str(ROOT / "deployments" / "three-regions.toml"),
+            binary, "up", str(ROOT / "deployments" / "three-regions.toml"),
             "--plain", "--format", "json", "--port", "0", *more,
         ]
 

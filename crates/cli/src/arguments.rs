@@ -83,11 +83,12 @@ pub enum Format {
 }
 
 #[derive(Args, Debug)]
-#[command(after_help = "Example:\n  isochrone up\n  redis-cli -p 7001 SET city Lisbon")]
+#[command(
+    after_help = "Examples:\n  isochrone up\n  isochrone up deployments/three-regions.toml\n  redis-cli -p 7001 SET city Lisbon"
+)]
 pub struct Up {
     /// The deployment [default: five regions of EC2, built in]
-    #[arg(long, value_name = "FILE")]
-    pub config: Option<PathBuf>,
+    pub file: Option<PathBuf>,
     /// Another protocol than the file says, for the keyspace of Redis' database 0, or the first where that is none
     #[arg(long, value_name = "NAME")]
     pub protocol: Option<String>,

@@ -133,7 +133,7 @@ pub(super) fn run(out: Option<&Path>) -> anyhow::Result<Status> {
         Some(out) => {
             create(out, &text)?;
             let out = out.display();
-            say(format_args!("try: isochrone plan {out}; isochrone sim {out}; isochrone up --config {out}"));
+            say(format_args!("try: isochrone plan {out}; isochrone sim {out}; isochrone up {out}"));
         }
         None => print_text(&text)?,
     }

@@ -35,8 +35,8 @@ const TURN: Duration = Duration::from_millis(50);
 
 /// Runs the verb.
 pub(crate) fn run(arguments: Up) -> anyhow::Result<Status> {
-    let Up { config, protocol, plain, period, port, data, format } = arguments;
-    let mut deployment = match config {
+    let Up { file, protocol, plain, period, port, data, format } = arguments;
+    let mut deployment = match file {
         // All of it is on loopback, whatever the file says.
         Some(file) => Deployment::load(&file, &protocols::known().insecure(true))?,
         None => Deployment::five_regions(),

@@ -30,7 +30,7 @@ fn a_file_that_is_none() {
     fs::write(&file, "cluster = \"x\n[[region]]\n").unwrap();
     says(
         folder.path(),
-        &["up", "--config", text(&file)],
+        &["up", text(&file)],
         2,
         expect![[r#"
         isochrone: FOLDER/bad.toml:1: not TOML: invalid basic string, expected `"`
@@ -56,7 +56,7 @@ fn a_matrix_without_a_region() {
     fs::write(&file, fs::read_to_string(&file).unwrap() + "[network]\nrtt = \"m.csv\"\n").unwrap();
     says(
         folder.path(),
-        &["up", "--plain", "--config", text(&file)],
+        &["up", "--plain", text(&file)],
         2,
         expect![[r#"
         isochrone: FOLDER/cluster.toml:7: region "R2" is not in the matrix m.csv
@@ -103,14 +103,14 @@ fn flags_and_names_that_are_none() {
         &["up", "--prot", "7001"],
         2,
         expect![[r#"
-        error: unexpected argument '--prot' found
+            error: unexpected argument '--prot' found
 
-          tip: a similar argument exists: '--port'
+              tip: a similar argument exists: '--port'
 
-        Usage: isochrone up --port <PORT>
+            Usage: isochrone up --port <PORT> [FILE]
 
-        For more information, try '--help'.
-    "#]],
+            For more information, try '--help'.
+        "#]],
     );
     says(
         folder.path(),

@@ -40,7 +40,7 @@ fn up(folder: &Path) -> Up {
     let (config, log) = (folder.join("near.toml"), folder.join("up.log"));
     fs::write(folder.join("near.csv"), table).unwrap();
     fs::write(&config, text).unwrap();
-    let mut command = isochrone(["up", "--plain", "--format", "json", "--port", "0", "--config"]);
+    let mut command = isochrone(["up", "--plain", "--format", "json", "--port", "0"]);
     command.arg(config).stderr(fs::File::create(&log).unwrap());
     let process = Process::start(command);
     let line = process.line();

@@ -28,7 +28,7 @@ fn a_running_cluster_is_planned_over_what_its_nodes_measure() {
     let file = path("far.toml");
     fs::write(&file, text + "[network]\nrtt = \"far.csv\"\n").unwrap();
 
-    let up = isochrone(["up", "--plain", "--format", "json", "--port", "0", "--config", &file]);
+    let up = isochrone(["up", "--plain", "--format", "json", "--port", "0", &file]);
     let cluster = Process::start(up);
     let ready: Value = serde_json::from_str(&cluster.line().expect("a line")).expect("JSON");
     let at = |region: usize, what: &str| ready["regions"][region][what].as_str().unwrap().to_owned();
@@ -153,7 +153,7 @@ fn answers_become_a_deployment_that_runs() {
     assert_eq!((&plan["crashes"], &plan["clients"]["US East"]), (&1.into(), &70.into()), "{written}");
     let (status, out, err) = outcome(["sim", file, "--duration", "2s"]);
     assert_eq!(status, 0, "{out}{err}\n{written}");
-    let (status, out, err) = outcome(["up", "--plain", "--config", file, "--port", "0", "--for", "1s"]);
+    let (status, out, err) = outcome(["up", "--plain", file, "--port", "0", "--for", "1s"]);
     assert_eq!(status, 0, "{out}{err}\n{written}");
 
     // What is there stays.

@@ -36,7 +36,7 @@ struct Up {
 fn up(folder: &Path, more: &[&str]) -> Up {
     let start = Instant::now();
     let mut command = isochrone(["up", "--plain", "--format", "json", "--port", "0"]);
-    command.arg("--config").arg(near(folder)).args(more);
+    command.arg(near(folder)).args(more);
     let process = Process::start(command);
     let ready: Value = serde_json::from_str(&process.line().expect("a line")).expect("JSON");
     assert_eq!(ready["ready"], true, "{ready}");
@@ -150,7 +150,7 @@ fn a_signal_ends_it_in_order_and_data_is_kept_where_it_was_asked_for() {
 #[test]
 fn plain_text_says_where_to_connect() {
     let folder = tempfile::tempdir().unwrap();
-    let mut command = isochrone(["up", "--plain", "--port", "0", "--config"]);
+    let mut command = isochrone(["up", "--plain", "--port", "0"]);
     command.arg(near(folder.path()));
     let mut process = Process::start(command);
     let mut out = String::new();
@@ -176,7 +176,7 @@ fn where_not_all_regions_serve_in_time_it_ends_all_the_same() {
     let far = "region,North,South,East\nNorth,0,4000,4000\nSouth,4000,0,4000\nEast,4000,4000,0\n";
     fs::write(folder.path().join("near.csv"), far).unwrap();
     for more in [&[] as &[&str], &["--format", "json"]] {
-        let words = ["up", "--plain", "--port", "0", "--for", "100ms", "--config", config.to_str().unwrap()];
+        let words = ["up", "--plain", "--port", "0", "--for", "100ms", config.to_str().unwrap()];
         let (status, out, err) = outcome([&words[..], more].concat());
         assert_eq!((status, out.as_str()), (1, ""), "{err}");
         assert!(err.contains("not all regions serve yet, and --for is over"), "{err}");
@@ -195,8 +195,7 @@ fn a_port_in_use_is_named_with_the_cure() {
         TcpListener::bind(("127.0.0.1", before)).is_ok().then_some((taken, before))
     });
     let first = port.to_string();
-    let (status, out, err) =
-        outcome(["up", "--plain", "--config", config.to_str().unwrap(), "--port", &first]);
+    let (status, out, err) = outcome(["up", "--plain", config.to_str().unwrap(), "--port", &first]);
     drop(taken);
     assert_eq!((status, out.as_str()), (2, ""), "{err}");
     let other = if port < 50_000 { port + 100 } else { 7101 };

@@ -186,9 +186,9 @@ fn the_files() {
         # The mean over the users that no protocol can be below with these replicas is 77.5 ms.
         #
         # It runs on one machine as it is:
-        #   isochrone plan FILE           all choices, region by region
-        #   isochrone sim FILE            in virtual time; with --faults all, checked
-        #   isochrone up --config FILE    all nodes, with the distances of the map emulated
+        #   isochrone plan FILE    all choices, region by region
+        #   isochrone sim FILE     in virtual time; with --faults all, checked
+        #   isochrone up FILE      all nodes, with the distances of the map emulated
         # For machines of your own change every line with CHANGE, make certificates (isochrone cert FILE --out certs), and
         # start each node: isochrone node FILE --name NAME --data DIR. Then: isochrone plan FILE --live
 
@@ -250,9 +250,9 @@ fn the_files() {
         # carousel-basic comes next, 122.2 ms.
         #
         # It runs on one machine as it is:
-        #   isochrone plan FILE           all choices, region by region
-        #   isochrone sim FILE            in virtual time; with --faults all, checked
-        #   isochrone up --config FILE    all nodes, with the distances of the map emulated
+        #   isochrone plan FILE    all choices, region by region
+        #   isochrone sim FILE     in virtual time; with --faults all, checked
+        #   isochrone up FILE      all nodes, with the distances of the map emulated
         # For machines of your own change every line with CHANGE, make certificates (isochrone cert FILE --out certs), and
         # start each node: isochrone node FILE --name NAME --data DIR. Then: isochrone plan FILE --live
 

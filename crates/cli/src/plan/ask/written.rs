@@ -100,9 +100,9 @@ fn head(answers: &Answers, choice: &Choice, deployment: &Deployment) -> anyhow::
         text,
         "#\n\
          # It runs on one machine as it is:\n\
-         #   isochrone plan FILE           all choices, region by region\n\
-         #   isochrone sim FILE            in virtual time; with --faults all, checked\n\
-         #   isochrone up --config FILE    all nodes, with the distances of the map emulated\n\
+         #   isochrone plan FILE    all choices, region by region\n\
+         #   isochrone sim FILE     in virtual time; with --faults all, checked\n\
+         #   isochrone up FILE      all nodes, with the distances of the map emulated\n\
          # For machines of your own change every line with CHANGE, make certificates (isochrone cert FILE --out certs), and\n\
          # start each node: isochrone node FILE --name NAME --data DIR. Then: isochrone plan FILE --live\n"
     );
