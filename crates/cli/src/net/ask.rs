@@ -1,6 +1,7 @@
 //! Asks a node of `isochrone up` about the network that is emulated, and gives orders about it.
 
 use super::told::Network;
+use crate::status::ask::block;
 use anyhow::{Context, anyhow, bail};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Bytes;
@@ -45,11 +46,7 @@ fn send(method: Method, address: &Address, path: &str, body: Bytes) -> anyhow::R
         .uri(format!("http://{address}{path}"))
         .header(CONTENT_TYPE, "application/json")
         .body(Full::new(body))?;
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .context("cannot start what waits for an answer")?;
-    let answer = runtime.block_on(async {
+    let answer = block(async {
         let client: Client<HttpConnector, Full<Bytes>> = Client::builder(TokioExecutor::new()).build_http();
         let answer = async {
             let (head, body) = client.request(request).await?.into_parts();
@@ -58,9 +55,7 @@ fn send(method: Method, address: &Address, path: &str, body: Bytes) -> anyhow::R
         };
         let late = || anyhow!("no answer within {} s", PATIENCE.as_secs());
         tokio::time::timeout(PATIENCE, answer).await.unwrap_or_else(|_| Err(late()))
-    });
-    // A look-up of a name that hangs is left to itself.
-    runtime.shutdown_background();
+    })?;
     answer.with_context(|| address.to_string())
 }
 

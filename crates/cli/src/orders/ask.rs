@@ -4,8 +4,8 @@
 //! whichever it is, and one of another machine is not, before the token has left in plain text.
 
 use crate::output::say;
+use crate::status::ask::{block, cause};
 use crate::status::told::Told;
-use anyhow::Context;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Bytes;
 use hyper::client::conn::http1;
@@ -13,7 +13,6 @@ use hyper::header::{AUTHORIZATION, CONNECTION, HOST, HeaderValue};
 use hyper::{Method, Request, StatusCode};
 use hyper_util::rt::TokioIo;
 use isochrone_core::deployment::Address;
-use std::error::Error;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::pin::pin;
@@ -163,17 +162,6 @@ pub(super) fn ended(http: &Address, uptime_seconds: u64) -> anyhow::Result<End> 
     })
 }
 
-fn block<T>(work: impl Future<Output = T>) -> anyhow::Result<T> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .context("cannot start what waits for an answer")?;
-    let done = runtime.block_on(work);
-    // A look-up of a name that hangs is left to itself.
-    runtime.shutdown_background();
-    Ok(done)
-}
-
 /// Waits for the answer, and tells meanwhile how far it is.
 async fn answer(stream: TcpStream, request: Request<Full<Bytes>>, order: &Order, http: &Address) -> Answer {
     let start = Instant::now();
@@ -259,21 +247,12 @@ fn request(
 
 async fn exchange(stream: TcpStream, request: Request<Full<Bytes>>) -> Result<(StatusCode, Bytes), String> {
     let (mut sender, connection) =
-        http1::handshake(TokioIo::new(stream)).await.map_err(|error| innermost(&error))?;
+        http1::handshake(TokioIo::new(stream)).await.map_err(|error| cause(&error))?;
     // What goes wrong with it is told to whoever waits for the answer.
     drop(tokio::spawn(connection));
-    let (head, body) = sender.send_request(request).await.map_err(|error| innermost(&error))?.into_parts();
+    let (head, body) = sender.send_request(request).await.map_err(|error| cause(&error))?.into_parts();
     let body = Limited::new(body, ANSWER_MAX).collect().await.map_err(|error| error.to_string())?;
     Ok((head.status, body.to_bytes()))
-}
-
-/// The innermost cause: what the system says.
-fn innermost(error: &(dyn Error + 'static)) -> String {
-    let mut error = error;
-    while let Some(inner) = error.source() {
-        error = inner;
-    }
-    error.to_string()
 }
 
 async fn connect(http: &Address) -> Result<TcpStream, Unsent> {

@@ -9,7 +9,7 @@ use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use isochrone_core::deployment::Address;
-use std::error::Error as _;
+use std::error::Error;
 use std::time::Duration;
 
 /// A node that has not answered for so long does not.
@@ -29,11 +29,7 @@ pub(crate) fn ask(addresses: &[Address]) -> anyhow::Result<Vec<Result<Told, Stri
 
 /// The same, each with the time within which it is to answer.
 pub(crate) fn ask_within(places: &[(Address, Duration)]) -> anyhow::Result<Vec<Result<Told, String>>> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .context("cannot start what waits for answers")?;
-    let answers = runtime.block_on(async {
+    block(async {
         let client: Asker = Client::builder(TokioExecutor::new()).build_http();
         let asked: Vec<_> = places
             .iter()
@@ -50,10 +46,19 @@ pub(crate) fn ask_within(places: &[(Address, Duration)]) -> anyhow::Result<Vec<R
             answers.push(answer.await?);
         }
         Ok(answers)
-    });
+    })?
+}
+
+/// Does this, on a runtime of its own.
+pub(crate) fn block<T>(work: impl Future<Output = T>) -> anyhow::Result<T> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("cannot start what waits for answers")?;
+    let done = runtime.block_on(work);
     // A look-up of a name that hangs is left to itself.
     runtime.shutdown_background();
-    answers
+    Ok(done)
 }
 
 async fn status(client: &Asker, address: &str) -> Result<Told, String> {
@@ -82,14 +87,12 @@ fn read(answer: &Response<Bytes>) -> Result<Told, String> {
 }
 
 /// The innermost cause: what the system says.
-fn cause(error: &hyper_util::client::legacy::Error) -> String {
-    let mut text = error.to_string();
-    let mut inner = error.source();
-    while let Some(error) = inner {
-        text = error.to_string();
-        inner = error.source();
+pub(crate) fn cause(error: &(dyn Error + 'static)) -> String {
+    let mut error = error;
+    while let Some(inner) = error.source() {
+        error = inner;
     }
-    text
+    error.to_string()
 }
 
 #[cfg(test)]

@@ -28,7 +28,6 @@ pub(super) async fn told(
     };
     let act = format!("{} {}", head.method, head.uri.path());
     let address = Some(from.0.to_string());
-    let order = order.map(|order| text(order.as_bytes()));
     let act = Act { address, object: order, ..Act::new("http", act, Decision::Allowed) };
     let pending = Pending::new(&audit, act);
     let response = next.run(Request::from_parts(head, Body::from(body))).await;

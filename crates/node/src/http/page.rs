@@ -539,6 +539,24 @@ mod tests {
     use crate::reactor::{PeerStatus, ProcessStatus, Status};
     use std::sync::Arc;
 
+    /// One that is a member of nothing, of which nothing was measured.
+    pub(super) fn peer() -> PeerStatus {
+        PeerStatus {
+            name: "b".to_owned(),
+            address: "127.0.0.1:1".to_owned(),
+            member: false,
+            connected: true,
+            round_trip_ms: None,
+            clock_ahead_ms: None,
+            trouble: String::new(),
+            queued_bytes: 0,
+            connects: 1,
+            failures: 0,
+            sent: 0,
+            dropped: [("full", 0), ("disconnected", 0), ("emulated", 0), ("too_large", 0), ("repeated", 0)],
+        }
+    }
+
     /// Of a node with so many keyspaces of 1,000 partitions, and one peer.
     fn board(keyspaces: u16) -> Board {
         let metrics = |id: u16| {
@@ -557,23 +575,9 @@ mod tests {
             stands: (0..1_000).map(|partition| (("keys", partition), 1)).collect(),
             ..ProcessStatus::default()
         };
-        let peer = PeerStatus {
-            name: "b".to_owned(),
-            address: "127.0.0.1:1".to_owned(),
-            member: false,
-            connected: true,
-            round_trip_ms: None,
-            clock_ahead_ms: None,
-            trouble: String::new(),
-            queued_bytes: 0,
-            connects: 1,
-            failures: 0,
-            sent: 0,
-            dropped: [("full", 0), ("disconnected", 0), ("emulated", 0), ("too_large", 0), ("repeated", 0)],
-        };
         let status = Status {
             processes: (0..keyspaces).map(process).collect(),
-            peers: vec![peer],
+            peers: vec![peer()],
             ..Status::default()
         };
         board.post(status, Counters::default(), std::time::Instant::now());

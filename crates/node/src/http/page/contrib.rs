@@ -1,6 +1,7 @@
 //! The alerting rules and the dashboard of `contrib/` name only what the page shows.
 
 use super::page;
+use super::tests::peer;
 use crate::certificates::Expiries;
 use crate::gateway::Counters;
 use crate::limits::Limits;
@@ -38,20 +39,8 @@ fn whole() -> Shown {
     metrics.grpc.limited("clients");
     metrics.grpc.called(0, "OK", Duration::from_secs(1));
     let board = Board::new(Arc::new(metrics));
-    let peer = PeerStatus {
-        name: "b".to_owned(),
-        address: "127.0.0.1:1".to_owned(),
-        member: true,
-        connected: true,
-        round_trip_ms: Some(80.0),
-        clock_ahead_ms: Some(0.0),
-        trouble: String::new(),
-        queued_bytes: 0,
-        connects: 1,
-        failures: 0,
-        sent: 0,
-        dropped: [("full", 0), ("disconnected", 0), ("emulated", 0), ("too_large", 0), ("repeated", 0)],
-    };
+    let measured = Some(80.0);
+    let peer = PeerStatus { member: true, round_trip_ms: measured, clock_ahead_ms: Some(0.0), ..peer() };
     let process = ProcessStatus {
         last_voters: [("b".to_owned(), 1)].into(),
         counted: [("some", 1)].into(),
