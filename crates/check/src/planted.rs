@@ -54,6 +54,8 @@ pub(crate) enum Mutation {
     OutlookForgetsPushes,
     /// A value may be read before it was written.
     ReadBeforeItsWrite,
+    /// That one write had returned before another was invoked says nothing of the order of versions.
+    TimeOrdersNoVersions,
     /// Two values may each be read after the other.
     ZonesOverlap,
     /// A value may be written between two reads of another.
@@ -195,6 +197,7 @@ mod under_test {
                 OutlookForgetsPops,
                 OutlookForgetsPushes,
                 ReadBeforeItsWrite,
+                TimeOrdersNoVersions,
                 ZonesOverlap,
                 ZoneWithinZone,
                 UnrecordedIsNil,

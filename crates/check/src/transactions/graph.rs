@@ -1,7 +1,7 @@
 //! Which transaction must come before which, and the shortest circle among them.
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::{BTreeSet, BinaryHeap, VecDeque};
 
 use super::Isolation;
 use super::history::Transactions;
@@ -11,12 +11,13 @@ use crate::planted::{Mutation, planted};
 /// Why one transaction comes before another.
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]
 pub(super) enum Why {
-    /// It wrote the version before this one.
-    Overwritten { earlier: u32, later: u32 },
+    /// It wrote the version before this one. By time where this reading, which was invoked when it had returned, saw the other.
+    Overwritten { earlier: u32, later: u32, seen: Option<u32> },
     /// It wrote the version that the other read.
     Read { reading: u32 },
-    /// It read what the other overwrote with this version.
-    Anti { reading: u32, later: u32, predicate: bool },
+    /// It read what the other overwrote with this version. By `time`: that was invoked when what
+    /// was read had been written.
+    Anti { reading: u32, later: u32, predicate: bool, time: bool },
     /// It ended before the other began.
     Time,
 }
@@ -32,13 +33,32 @@ pub(super) const PREDICATES: Kinds = 16;
 pub(super) const ALL: Kinds = OVERWRITES | READS | ANTI | TIME | PREDICATES;
 
 impl Why {
+    /// Whether it follows from real time alone.
+    pub(super) fn is_by_time(self) -> bool {
+        self.kind() == TIME
+    }
+
+    /// The transaction beside the two by which it follows.
+    pub(super) fn third(self, versions: &Versions) -> Option<usize> {
+        match self {
+            Why::Overwritten { seen: Some(reading), .. } => {
+                Some(versions.readings[reading as usize].of as usize)
+            }
+            Why::Anti { reading, time: true, .. } => {
+                let seen = versions.readings[reading as usize].seen?;
+                Some(versions.versions[seen as usize].of as usize)
+            }
+            _ => None,
+        }
+    }
+
     fn kind(self) -> Kinds {
         match self {
-            Why::Overwritten { .. } => OVERWRITES,
+            Why::Overwritten { seen: None, .. } => OVERWRITES,
             Why::Read { .. } => READS,
-            Why::Anti { predicate: false, .. } => ANTI,
-            Why::Anti { predicate: true, .. } => PREDICATES,
-            Why::Time => TIME,
+            Why::Anti { time: false, predicate: false, .. } => ANTI,
+            Why::Anti { time: false, predicate: true, .. } => PREDICATES,
+            Why::Time | Why::Overwritten { seen: Some(_), .. } | Why::Anti { time: true, .. } => TIME,
         }
     }
 }
@@ -74,7 +94,7 @@ impl Graph {
         };
         for (earlier, later) in &versions.follows {
             if let Some(earlier) = *earlier {
-                push(of(earlier), of(*later), Why::Overwritten { earlier, later: *later });
+                push(of(earlier), of(*later), Why::Overwritten { earlier, later: *later, seen: None });
             }
         }
         for (reading, number) in versions.readings.iter().zip(0..) {
@@ -82,7 +102,8 @@ impl Graph {
                 push(of(version), reading.of, Why::Read { reading: number });
             }
             for later in versions.behind(reading.key, reading.seen) {
-                let why = Why::Anti { reading: number, later: *later, predicate: reading.predicate };
+                let predicate = reading.predicate;
+                let why = Why::Anti { reading: number, later: *later, predicate, time: false };
                 push(reading.of, of(*later), why);
             }
         }
@@ -94,6 +115,9 @@ impl Graph {
                 versions.effective[*index as usize]
                     && (isolation == Isolation::StrictlySerializable || one.updates())
             };
+            if !planted(Mutation::TimeOrdersNoVersions) {
+                pairs.extend(by_time(history, versions, timed));
+            }
             let all: Vec<u32> = (0..transactions as u32).filter(timed).collect();
             let mut ends: Vec<(u64, u32)> = all
                 .iter()
@@ -155,28 +179,43 @@ impl Graph {
         search.best
     }
 
-    /// An order that respects every edge, near the order of time; shorter than the transactions where there is none.
-    pub(super) fn order(&self) -> Vec<u32> {
-        let transactions = self.transactions as u32;
-        self.sorted().into_iter().filter(|node| *node < transactions).collect()
+    /// An order that respects every edge, near the order of time; shorter than the transactions where there is none. Where no edge
+    /// says so, too, nothing is overwritten that somebody has yet to read, as far as that can be.
+    pub(super) fn order(&self, versions: &Versions) -> Vec<u32> {
+        let order = self.sorted(Some(Pending::of(versions, self.transactions)));
+        order.into_iter().filter(|node| (*node as usize) < self.transactions).collect()
     }
 
     /// The same with moments.
-    fn sorted(&self) -> Vec<u32> {
+    fn sorted(&self, mut pending: Option<Pending<'_>>) -> Vec<u32> {
         let mut waits = vec![0u32; self.when.len()];
         for (to, _) in &self.edges {
             waits[*to as usize] += 1;
         }
-        let mut ready: BinaryHeap<Reverse<(u64, u32)>> = BinaryHeap::new();
+        let at = |node: u32| (self.when[node as usize], node);
         let free = (0..self.when.len() as u32).filter(|node| waits[*node as usize] == 0);
-        ready.extend(free.map(|node| Reverse((self.when[node as usize], node))));
+        let mut ready: BinaryHeap<Reverse<(u64, u32)>> = free.map(|node| Reverse(at(node))).collect();
+        let mut held: BTreeSet<(u64, u32)> = BTreeSet::new();
         let mut order = Vec::with_capacity(self.when.len());
-        while let Some(Reverse((_, node))) = ready.pop() {
+        loop {
+            let next = ready.pop().map(|Reverse((_, node))| (node, true));
+            let Some((node, may_wait)) = next.or_else(|| held.pop_first().map(|(_, node)| (node, false)))
+            else {
+                break;
+            };
+            if let Some(pending) = pending.as_mut().filter(|_| (node as usize) < self.transactions) {
+                if may_wait && pending.holds(node) {
+                    held.insert(at(node));
+                    continue;
+                }
+                let free = pending.take(node).into_iter().map(at).filter(|next| held.remove(next));
+                ready.extend(free.map(Reverse).collect::<Vec<_>>());
+            }
             order.push(node);
             for (to, _) in self.edges(node, ALL) {
                 waits[to as usize] -= 1;
                 if waits[to as usize] == 0 {
-                    ready.push(Reverse((self.when[to as usize], to)));
+                    ready.push(Reverse(at(to)));
                 }
             }
         }
@@ -266,6 +305,147 @@ impl Graph {
     }
 }
 
+/// What follows from real time for the order of versions where every transaction respects it that `timed` names, all that write
+/// among them. Of two versions of which one was written before the other was begun, whoever read the earlier comes before the
+/// later; and of two of which a reader found the one when the other had long been written, the other is the earlier. Where time
+/// orders several that this says of, one next to the reader stands for them.
+fn by_time(
+    history: &Transactions,
+    versions: &Versions,
+    timed: impl Fn(&u32) -> bool,
+) -> Vec<(u32, u32, Why)> {
+    let of = |version: u32| versions.versions[version as usize].of;
+    let invoked = |version: u32| history.list[of(version) as usize].invoked;
+    let returned = |version: u32| history.list[of(version) as usize].returned.unwrap_or(u64::MAX);
+    let mut began: Vec<Vec<u32>> = versions.keys.iter().map(|key| key.written.clone()).collect();
+    let mut ended = began.clone();
+    began.iter_mut().for_each(|written| written.sort_by_key(|version| invoked(*version)));
+    ended.iter_mut().for_each(|written| written.sort_by_key(|version| Reverse(returned(*version))));
+    let mut pairs = Vec::new();
+    // By version, when the last was invoked that read it, and its reading.
+    let mut read: Vec<(u64, u32)> = vec![(0, 0); versions.versions.len()];
+    for (reading, number) in versions.readings.iter().zip(0..) {
+        let Some(seen) = reading.seen else { continue };
+        if timed(&reading.of) && reading.of != of(seen) && reading.absence.is_none() {
+            let until = &mut read[seen as usize];
+            *until = (*until).max((history.list[reading.of as usize].invoked, number));
+        }
+        let written = &began[reading.key as usize];
+        let first = written.partition_point(|later| invoked(*later) <= returned(seen));
+        let mut before = u64::MAX;
+        for later in &written[first..] {
+            if invoked(*later) > before {
+                break;
+            }
+            before = before.min(returned(*later));
+            if of(*later) != reading.of {
+                let (later, predicate) = (*later, reading.predicate);
+                let why = Why::Anti { reading: number, later, predicate, time: true };
+                pairs.push((reading.of, of(later), why));
+            }
+        }
+    }
+    for (key, written) in versions.keys.iter().zip(&ended) {
+        for later in &key.written {
+            let (until, reading) = read[*later as usize];
+            let first = written.partition_point(|earlier| returned(*earlier) >= until);
+            let mut behind = 0;
+            for earlier in &written[first..] {
+                // What was begun when the later one had been written makes a circle of its own.
+                if returned(*earlier) < behind || invoked(*earlier) > returned(*later) {
+                    break;
+                }
+                behind = behind.max(invoked(*earlier));
+                if earlier != later {
+                    let (earlier, later, seen) = (*earlier, *later, Some(reading));
+                    let why = Why::Overwritten { earlier, later, seen };
+                    pairs.push((of(earlier), of(later), why));
+                }
+            }
+        }
+    }
+    pairs.retain(|(from, to, _)| from != to);
+    pairs
+}
+
+/// What is yet to be read, while transactions are put in order.
+struct Pending<'a> {
+    versions: &'a Versions,
+    /// By transaction, what it wrote and others can see, and what it read.
+    wrote: Vec<Vec<u32>>,
+    read: Vec<Vec<(u32, Option<u32>)>>,
+    /// How many have yet to read a version, or a key before it was written.
+    readers: Vec<u32>,
+    first: Vec<u32>,
+    /// By key, the version that stands, and who waits to overwrite it.
+    stands: Vec<Option<u32>>,
+    waiting: Vec<Vec<u32>>,
+}
+
+impl<'a> Pending<'a> {
+    fn of(versions: &'a Versions, transactions: usize) -> Pending<'a> {
+        let keys = versions.keys.len();
+        let mut pending = Pending {
+            versions,
+            wrote: vec![Vec::new(); transactions],
+            read: vec![Vec::new(); transactions],
+            readers: vec![0; versions.versions.len()],
+            first: vec![0; keys],
+            stands: vec![None; keys],
+            waiting: vec![Vec::new(); keys],
+        };
+        for (version, number) in versions.versions.iter().zip(0..) {
+            if version.last && versions.effective[version.of as usize] {
+                pending.wrote[version.of as usize].push(number);
+            }
+        }
+        for reading in &versions.readings {
+            pending.read[reading.of as usize].push((reading.key, reading.seen));
+            *pending.readers(reading.key, reading.seen) += 1;
+        }
+        pending
+    }
+
+    fn readers(&mut self, key: u32, version: Option<u32>) -> &mut u32 {
+        match version {
+            Some(version) => &mut self.readers[version as usize],
+            None => &mut self.first[key as usize],
+        }
+    }
+
+    /// Whether it would overwrite what another has yet to read; it is told by [`Pending::take`] when to ask again.
+    fn holds(&mut self, transaction: u32) -> bool {
+        for at in 0..self.wrote[transaction as usize].len() {
+            let key = self.versions.versions[self.wrote[transaction as usize][at] as usize].key;
+            let stands = self.stands[key as usize];
+            let own = self.read[transaction as usize].iter().filter(|read| **read == (key, stands)).count();
+            if *self.readers(key, stands) > own as u32 {
+                self.waiting[key as usize].push(transaction);
+                return true;
+            }
+        }
+        false
+    }
+
+    /// It is next; who may go on now.
+    fn take(&mut self, transaction: u32) -> Vec<u32> {
+        let mut free = Vec::new();
+        for (key, seen) in std::mem::take(&mut self.read[transaction as usize]) {
+            let readers = self.readers(key, seen);
+            *readers -= 1;
+            if *readers <= 1 {
+                free.append(&mut self.waiting[key as usize]);
+            }
+        }
+        for version in std::mem::take(&mut self.wrote[transaction as usize]) {
+            let key = self.versions.versions[version as usize].key as usize;
+            self.stands[key] = Some(version);
+            free.append(&mut self.waiting[key]);
+        }
+        free
+    }
+}
+
 /// Who comes behind whom in a graph without circles, for up to 64 sets of transactions at a time, a bit each.
 pub(super) struct Reach<'a> {
     graph: &'a Graph,
@@ -275,7 +455,7 @@ pub(super) struct Reach<'a> {
 
 impl<'a> Reach<'a> {
     pub(super) fn of(graph: &'a Graph) -> Reach<'a> {
-        Reach { graph, order: graph.sorted(), own: vec![0; graph.when.len()] }
+        Reach { graph, order: graph.sorted(None), own: vec![0; graph.when.len()] }
     }
 
     /// By node, the sets of which one surely comes before it. One is not before itself.

@@ -16,7 +16,7 @@
 //! known, which an order of the versions helps.
 //!
 //! The order of the versions of a key comes from what the store says (`version`), from lists that are only appended to
-//! and read, and from transactions that read what they overwrite. Where it is not known, nothing is guessed in favour of
+//! and read, from transactions that read what they overwrite, and where it is promised from real time. Where it is not known, nothing is guessed in favour of
 //! a violation; and that there is none is shown by an order of all transactions that explains every read when they are
 //! run one after another. Where there is neither a circle nor such an order, the answer is *undecided*.
 
@@ -137,7 +137,7 @@ impl Phenomenon {
     /// The name of a circle.
     fn of(links: &[Link]) -> Phenomenon {
         let count = |wanted: fn(Why) -> bool| links.iter().filter(|link| wanted(link.why)).count();
-        let timed = count(|why| why == Why::Time) > 0;
+        let timed = count(|why| why.is_by_time()) > 0;
         let predicate = count(|why| matches!(why, Why::Anti { predicate: true, .. })) > 0;
         let reads = count(|why| matches!(why, Why::Read { .. })) > 0;
         match (count(|why| matches!(why, Why::Anti { .. })), predicate, timed) {
@@ -295,7 +295,9 @@ fn decide(
                 _ if place + 1 < promises.len() => break,
                 _ => {}
             }
-            if replay::explains(&graph.order(), history, &versions) || planted(Mutation::OrderNotTried) {
+            if replay::explains(&graph.order(&versions), history, &versions)
+                || planted(Mutation::OrderNotTried)
+            {
                 return Ok(Decision::Verdict(TransactionVerdict::Held));
             }
             work += graph.size();

@@ -158,10 +158,16 @@ pub(super) fn violated(
     happened: &[(usize, usize)],
     anomaly: &Anomaly,
 ) -> TransactionVerdict {
-    let (mut relations, mut why_absent) = (Vec::new(), Vec::new());
+    let (mut relations, mut why_absent, mut shown) = (Vec::new(), Vec::new(), anomaly.transactions.clone());
     if let (Some(versions), Some(first)) = (versions, anomaly.links.first()) {
         relations = told(history, versions, &anomaly.links, first.from);
         why_absent = notes(history, versions, &anomaly.links);
+        // Who else is named.
+        for third in anomaly.links.iter().filter_map(|link| link.why.third(versions)) {
+            if !shown.contains(&third) {
+                shown.push(third);
+            }
+        }
     }
     let lines: Vec<usize> = anomaly.transactions.iter().map(|index| index + 1).collect();
     let reason = if relations.is_empty() { anomaly.sentence.clone() } else { circle(&lines) };
@@ -172,7 +178,6 @@ pub(super) fn violated(
     for relation in &relations {
         let _ = writeln!(text, "  {relation}");
     }
-    let mut shown = anomaly.transactions.clone();
     for Note { sentence, relations, transactions } in &why_absent {
         let _ = writeln!(text, "\n  {sentence}");
         for relation in relations {
@@ -224,7 +229,19 @@ fn relation(history: &Transactions, versions: &Versions, link: &Link, next: u32)
         None => format!("which line {after} deleted"),
     };
     let (kind, because) = match link.why {
-        Why::Overwritten { earlier, later } => {
+        Why::Overwritten { earlier, later, seen: Some(reading) } => {
+            let reader = versions.readings[reading as usize].of as usize + 1;
+            let did = match value(earlier) {
+                Some(value) => format!("wrote {} {value:?}", key(earlier)),
+                None => format!("deleted {}", key(earlier)),
+            };
+            let found = match value(later) {
+                Some(value) => format!("read {value:?}"),
+                None => "found none".to_owned(),
+            };
+            ("ww", format!("{did} and returned before line {reader} was invoked, which {found}"))
+        }
+        Why::Overwritten { earlier, later, seen: None } => {
             let because = match (value(earlier), value(later)) {
                 (Some(value), _) => format!("wrote {} {value:?}, {}", key(earlier), overwrote(later)),
                 (None, Some(value)) => {
@@ -247,9 +264,20 @@ fn relation(history: &Transactions, versions: &Versions, link: &Link, next: u32)
                 }
             }
         }
-        Why::Anti { reading, later, predicate } => {
+        Why::Anti { reading, later, predicate, time } => {
             let reading = &versions.readings[reading as usize];
             let kind = if predicate { "predicate-rw" } else { "rw" };
+            let overwrote = |later| match link.why.third(versions).filter(|_| time) {
+                Some(writer) => {
+                    let did =
+                        value(later).map_or("deleted it".to_owned(), |value| format!("wrote {value:?}"));
+                    let writer = writer + 1;
+                    format!(
+                        "and line {writer}, which wrote that, returned before line {after} was invoked, which {did}"
+                    )
+                }
+                None => overwrote(later),
+            };
             match reading.seen.and_then(value) {
                 Some(value) => (kind, format!("read {} {value:?}, {}", key(later), overwrote(later))),
                 None => {

@@ -53,7 +53,7 @@ pub(super) struct Key {
     /// Of a list, the longest that was read: its elements in order.
     pub(super) longest: Vec<u32>,
     /// Versions written by transactions that took effect, in the order of the history.
-    written: Vec<u32>,
+    pub(super) written: Vec<u32>,
 }
 
 /// See the module's page.
