@@ -56,11 +56,36 @@ pub enum Entry<C> {
         /// is executed, the client was not silent after all.
         through: u64,
     },
-    /// The order ends here; another one begins behind it, among these.
+    /// The order ends here; another one begins behind it, among these. It is led first as the first one was: by the seat that
+    /// the file gives. No longer made, but in journals.
     Stop {
         /// The members from here on.
         members: Arc<[Member]>,
     },
+    /// The order ends here; another one begins behind it, among these.
+    HandOver {
+        /// The members from here on; the first of them leads first, where any does.
+        members: Arc<[Member]>,
+    },
+}
+
+impl<C> Entry<C> {
+    /// Where the order ends with it: who the members are behind it, and whether the first of them leads first.
+    pub(crate) fn successors(&self) -> Option<Successors> {
+        match self {
+            Entry::Stop { members } => Some(Successors { members: members.clone(), first_leads: false }),
+            Entry::HandOver { members } => Some(Successors { members: members.clone(), first_leads: true }),
+            Entry::Command { .. } | Entry::Read { .. } | Entry::Expire { .. } => None,
+        }
+    }
+}
+
+/// The members of an epoch.
+#[derive(Clone, Eq, PartialEq, Hash, Debug, Serialize, Deserialize)]
+pub(crate) struct Successors {
+    pub(crate) members: Arc<[Member]>,
+    /// Whether the first of them leads first, where any does; else who has the seat that the file gives.
+    pub(crate) first_leads: bool,
 }
 
 impl<C: Wire + Footprint> Ordered for Entry<C> {
@@ -74,14 +99,16 @@ impl<C: Wire + Footprint> Ordered for Entry<C> {
                 touch => visit(touch),
             }),
             Entry::Read { command, .. } => command.visit(visit),
-            Entry::Expire { .. } | Entry::Stop { .. } => visit(Touch::All(Access::Update)),
+            Entry::Expire { .. } | Entry::Stop { .. } | Entry::HandOver { .. } => {
+                visit(Touch::All(Access::Update));
+            }
         }
     }
 
     fn id(&self) -> Option<CommandId> {
         match self {
             Entry::Command { id, .. } | Entry::Read { id, .. } => Some(*id),
-            Entry::Expire { .. } | Entry::Stop { .. } => None,
+            Entry::Expire { .. } | Entry::Stop { .. } | Entry::HandOver { .. } => None,
         }
     }
 
@@ -90,13 +117,13 @@ impl<C: Wire + Footprint> Ordered for Entry<C> {
     }
 
     fn ends(&self) -> bool {
-        matches!(self, Entry::Stop { .. })
+        matches!(self, Entry::Stop { .. } | Entry::HandOver { .. })
     }
 
     fn below(&self) -> u64 {
         match self {
             Entry::Command { below, .. } | Entry::Read { below, .. } => *below,
-            Entry::Expire { .. } | Entry::Stop { .. } => 0,
+            Entry::Expire { .. } | Entry::Stop { .. } | Entry::HandOver { .. } => 0,
         }
     }
 

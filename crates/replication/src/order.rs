@@ -226,6 +226,12 @@ pub trait Order:
         &[]
     }
 
+    /// The member that leads, as far as is known here, in a protocol that is another's order until its first leader is found dead.
+    /// Where [`Order::MEMBERSHIP`] is [`Membership::StopAndHandOver`], it leads the next epoch from the start, if it lives.
+    fn leader(&self) -> Option<ReplicaId> {
+        None
+    }
+
     /// Who knows which members are silent.
     fn monitor(&self) -> Takes {
         Takes::Here

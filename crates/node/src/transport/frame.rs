@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 /// The newest version of the frames and of what is inside, the one written.
-pub const VERSION: u16 = 12;
+pub const VERSION: u16 = 13;
 
 /// What a hello begins with, so that a stranger on the port is told from a node.
 pub const MAGIC: [u8; 8] = *b"ISOCHRON";

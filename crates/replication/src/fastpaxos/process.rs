@@ -7,8 +7,8 @@ use crate::election::Watch;
 use crate::order::{Decided, Membership, Order as Orders, Ordered, Setup, Step, Takes};
 use crate::request::{Change, Refusal};
 use isochrone_core::{
-    Ballot, Blob, Effects, Identity, Instant, Malformed, Process, ProcessId, Promise, ReplicaSet, Slot,
-    SlotLog, Snapshot, Span, Ticket, wire,
+    Ballot, Blob, Effects, Identity, Instant, Malformed, Process, ProcessId, Promise, ReplicaId, ReplicaSet,
+    Slot, SlotLog, Snapshot, Span, Ticket, wire,
 };
 use std::collections::{BTreeMap, VecDeque};
 
@@ -150,6 +150,10 @@ impl<V: Ordered> Orders for Order<V> {
 
     fn leads(&self) -> bool {
         matches!(self.role, Role::Coordinator(_))
+    }
+
+    fn leader(&self) -> Option<ReplicaId> {
+        if self.leads() { Some(self.me) } else { self.watch.leader.map(|leader| leader.owner) }
     }
 
     /// Only who coordinates hears of the others.

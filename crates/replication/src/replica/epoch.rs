@@ -2,7 +2,7 @@
 
 use super::Replica;
 use crate::family::REPLICA;
-use crate::message::{Entry, Message, Note, Record, Timer};
+use crate::message::{Entry, Message, Note, Record, Successors, Timer};
 use crate::order::{self, Member, Membership, Order, Takes};
 use crate::request::{Change, Refusal};
 use crate::service::Reply;
@@ -91,8 +91,9 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
         effects: &mut Effects<Self>,
     ) {
         let now = effects.now();
-        let proposed =
-            |members: &[Member]| self.stopping.as_ref().is_some_and(|stopping| *stopping.members == *members);
+        let proposed = |members: &[Member]| {
+            self.stopping.as_ref().is_some_and(|stopping| same(&stopping.members, members))
+        };
         let refusal = match self.members_after(change) {
             Err(refusal) => refusal,
             Ok(_) if !self.is_active() => Refusal::NotLeader,
@@ -118,7 +119,9 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
 
     /// Asked again, it is proposed again: of several stops the first is the one.
     fn propose_stop(&mut self, asker: Asker, members: Arc<[Member]>, effects: &mut Effects<Self>) {
-        let (entry, now) = (Entry::Stop { members: members.clone() }, effects.now());
+        let now = effects.now();
+        let members = self.led(&members, now);
+        let entry = Entry::HandOver { members: members.clone() };
         match self.order.propose(entry, 64, now) {
             Ok(()) => {
                 self.replace(Stopping { asker, members, at: now, joined: None }, effects);
@@ -172,7 +175,7 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
             let lost = now.since(stopping.at) >= self.service.limit;
             stopping.joined.is_none()
                 && stopping.asker != asker
-                && Some(&*stopping.members) != members
+                && members.is_none_or(|members| !same(&stopping.members, members))
                 && !lost
         })
     }
@@ -264,22 +267,33 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
         if processes.len() != self.members.len() && !(1..=O::MEMBERS_MAX).contains(&processes.len()) {
             return Err(Refusal::Impossible);
         }
-        let seat = |(at, process): (usize, &ProcessId)| {
-            let replica = u8::try_from(at).map_err(|_| Refusal::Impossible)?;
-            Ok(Member { replica: ReplicaId(replica), process: *process })
-        };
-        processes.iter().enumerate().map(seat).collect()
+        Ok(seated(&processes))
     }
 
-    /// The order has come to its end: another begins behind it.
-    pub(super) fn hand_over(&mut self, members: Arc<[Member]>) {
-        self.begin_epoch(self.epoch + 1, members);
+    /// These members with whoever is to lead them first before the others: who leads now, if it lives and stays. Files may differ
+    /// in whom they name, and none knows who has died.
+    fn led(&self, members: &[Member], now: Instant) -> Arc<[Member]> {
+        let Some(leader) = self.order.leader() else { return members.into() };
+        let silent = self.order.silent(now);
+        let known = |member: &Member| self.members.iter().find(|known| known.process == member.process);
+        let lives = |member: &Member| {
+            member.process == self.identity.process
+                || known(member).is_some_and(|known| !silent.contains(known.replica))
+        };
+        let leads = |member: &Member| known(member).is_some_and(|known| known.replica == leader);
+        let mut processes: Vec<ProcessId> = members.iter().map(|member| member.process).collect();
+        let first = members.iter().position(|member| leads(member) && lives(member));
+        if let Some(first) = first.or_else(|| members.iter().position(lives)) {
+            processes[..=first].rotate_right(1);
+        }
+        seated(&processes)
     }
 
     /// Opens the order of an epoch. Who was executing stands at its beginning; who takes in a peer's state
     /// goes on from there.
-    pub(super) fn begin_epoch(&mut self, epoch: u32, members: Arc<[Member]>) {
-        (self.epoch, self.members) = (epoch, members);
+    pub(super) fn begin_epoch(&mut self, epoch: u32, successors: Successors) {
+        let Successors { members, first_leads } = successors;
+        (self.epoch, self.members, self.first_leads) = (epoch, members, first_leads);
         self.order = O::open(self.identity, &self.inner_setup());
         self.loan = Default::default();
         self.once.abandon();
@@ -290,7 +304,9 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
     pub(super) fn inner_setup(&self) -> order::Setup<O::Parameters> {
         order::Setup {
             members: self.members.clone(),
-            preferred: self.preferred.filter(|seat| usize::from(seat.0) < self.members.len()),
+            preferred: self
+                .preferred
+                .filter(|seat| usize::from(seat.0) < self.members.len() && !self.first_leads),
             parameters: self.knobs.0,
         }
     }
@@ -310,7 +326,7 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
         effects.record(Record::Joined { epoch: self.epoch });
         if let Some(Stopping { asker, members, joined, .. }) = self.stopping.take() {
             match joined {
-                None if members == self.members => self.await_members(asker, effects),
+                None if same(&members, &self.members) => self.await_members(asker, effects),
                 // Another stop has come first.
                 None => self.tell(asker, Err(Refusal::Busy), effects),
                 // A majority of those members have ended their order, and so were in it.
@@ -350,4 +366,18 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
             self.pull_if_behind(effects);
         }
     }
+}
+
+/// Members of these processes, by seat.
+fn seated(processes: &[ProcessId]) -> Arc<[Member]> {
+    // There are at most `MEMBERS_MAX`, 127.
+    let member =
+        |(at, process): (usize, &ProcessId)| Member { replica: ReplicaId(at as u8), process: *process };
+    processes.iter().enumerate().map(member).collect()
+}
+
+/// Whether these are the same processes, in whatever seats.
+fn same(members: &[Member], others: &[Member]) -> bool {
+    let sits = |member: &Member| others.iter().any(|other| other.process == member.process);
+    members.len() == others.len() && members.iter().all(sits)
 }

@@ -3,12 +3,11 @@
 use super::Replica;
 use super::speculation::{Ran, Settled};
 use crate::curp::Bug;
-use crate::message::{Entry, Note, Spans, Told, micros};
-use crate::order::{Decided, Member, Membership, Order, Ordered as _, Step};
+use crate::message::{Entry, Note, Spans, Successors, Told, micros};
+use crate::order::{Decided, Membership, Order, Ordered as _, Step};
 use crate::service::Reply;
 use isochrone_core::machine::Keys;
 use isochrone_core::{CommandId, Effects, Fact, Instant, Seen, Span, StateMachine};
-use std::sync::Arc;
 
 impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
     pub(super) fn take_steps(&mut self, effects: &mut Effects<Self>) {
@@ -19,8 +18,8 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
                     effects.mark(Note::Fact(Fact::Decided { position, digest }));
                     let stopped = self.execute(&decided, decided.answer);
                     self.mark_applied(effects);
-                    if let Some(members) = stopped {
-                        self.hand_over(members);
+                    if let Some(successors) = stopped {
+                        self.begin_epoch(self.epoch + 1, successors);
                         return self.epoch_begun(effects);
                     }
                     self.decided_behind(Some(effects));
@@ -43,8 +42,8 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
         while let Some(step) = self.order.step(Instant::ZERO) {
             match step {
                 Step::Decided(decided) => {
-                    if let Some(members) = self.execute(&decided, false) {
-                        return self.hand_over(members);
+                    if let Some(successors) = self.execute(&decided, false) {
+                        return self.begin_epoch(self.epoch + 1, successors);
                     }
                     self.decided_behind(None);
                 }
@@ -94,12 +93,12 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
     pub(super) fn prepare(&self, values: &[Entry<S::Command>]) {
         self.machine.prepare(values.iter().filter_map(|entry| match entry {
             Entry::Command { command, .. } | Entry::Read { command, .. } => Some(command),
-            Entry::Expire { .. } | Entry::Stop { .. } => None,
+            Entry::Expire { .. } | Entry::Stop { .. } | Entry::HandOver { .. } => None,
         }));
     }
 
     /// Executes; the members of the next epoch, if the order ends here.
-    fn execute(&mut self, decided: &Decided<Entry<S::Command>>, tell: bool) -> Option<Arc<[Member]>> {
+    fn execute(&mut self, decided: &Decided<Entry<S::Command>>, tell: bool) -> Option<Successors> {
         let spans = decided.spans.map(measured);
         if !self.speculation.is_tentative() {
             self.prepare(&decided.values);
@@ -114,10 +113,10 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
                     self.execute_entry(entry, None, tell, spans);
                 }
             }
-            if let Entry::Stop { members } = entry {
+            if let Some(successors) = entry.successors() {
                 self.applied += 1;
                 self.fold(decided.digest);
-                return Some(members.clone());
+                return Some(successors);
             }
         }
         if !decided.values.is_empty() {
@@ -164,7 +163,7 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
                     self.clients.remove(client);
                 }
             }
-            Entry::Stop { .. } => {}
+            Entry::Stop { .. } | Entry::HandOver { .. } => {}
         }
     }
 

@@ -59,6 +59,8 @@ pub struct Replica<S: StateMachine, O: Order> {
     epoch: u32,
     /// The members of this epoch, where changes are made by stop and hand-over.
     members: Arc<[Member]>,
+    /// Whether the first of them has led first, where any does; else who has the seat that the file gives.
+    first_leads: bool,
     order: O,
     loan: Loan<O>,
     started: bool,
@@ -313,7 +315,7 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
     fn propose(&mut self, id: CommandId, entry: Entry<S::Command>, now: Instant) -> Option<Told<S::Reply>> {
         let bytes = match &entry {
             Entry::Command { command, .. } | Entry::Read { command, .. } => wire::encoded_size(command) + 24,
-            Entry::Expire { .. } | Entry::Stop { .. } => 64,
+            Entry::Expire { .. } | Entry::Stop { .. } | Entry::HandOver { .. } => 64,
         };
         match self.order.propose(entry, bytes, now) {
             Ok(()) => {
@@ -515,6 +517,7 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Process for Replica<S
             knobs: order::Knobs(parameters),
             epoch: 0,
             members,
+            first_leads: false,
             order: O::open(identity, &inner),
             loan: Loan::default(),
             started: false,

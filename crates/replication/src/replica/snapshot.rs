@@ -2,7 +2,7 @@
 
 use super::Replica;
 use crate::family::Tuning as _;
-use crate::message::Entry;
+use crate::message::{Entry, Successors};
 use crate::order::{Member, Order};
 use isochrone_core::{Blob, Export, Malformed, Snapshot, StateMachine, wire};
 use serde::{Deserialize, Serialize};
@@ -11,7 +11,7 @@ use std::sync::Arc;
 /// One chunk of it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 enum Piece {
-    /// What the rest is the state at; the first chunk.
+    /// What the rest is the state at.
     Head { epoch: u32, members: Arc<[Member]>, applied: u64, digest: u64 },
     /// Of the order.
     Order(Blob),
@@ -19,6 +19,8 @@ enum Piece {
     Once(Blob),
     /// Of the state machine.
     State(Blob),
+    /// Before the head: the first of the members has led first.
+    FirstLeads,
 }
 
 impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
@@ -31,7 +33,14 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
         let view = self.decided_machine().export();
         let state = view.into_chunks().map(Piece::State);
         let once = once.into_iter().map(Piece::Once);
-        let pieces = std::iter::once(head).chain(order).chain(once).chain(state);
+        let pieces = self
+            .first_leads
+            .then_some(Piece::FirstLeads)
+            .into_iter()
+            .chain([head])
+            .chain(order)
+            .chain(once)
+            .chain(state);
         Box::new(pieces.map(|piece| Blob::from(wire::encode(&piece))))
     }
 
@@ -41,9 +50,14 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
         match piece {
             Piece::Head { epoch, members, applied, digest } => {
                 if epoch > self.epoch {
-                    self.begin_epoch(epoch, members);
+                    let first_leads = self.first_leads;
+                    self.begin_epoch(epoch, Successors { members, first_leads });
                 }
                 (self.applied, self.digest) = (applied, digest);
+                Ok(())
+            }
+            Piece::FirstLeads => {
+                self.first_leads = true;
                 Ok(())
             }
             Piece::Order(chunk) => self.order.restore(chunk),

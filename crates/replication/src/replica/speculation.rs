@@ -255,7 +255,7 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
             let (place, answer) = (pending.place.clone(), pending.answer);
             let full = self.speculation.kept >= KEPT_MAX;
             let run = match &place.0[place.1] {
-                Entry::Expire { .. } | Entry::Stop { .. } => None,
+                Entry::Expire { .. } | Entry::Stop { .. } | Entry::HandOver { .. } => None,
                 _ if full => None,
                 entry @ Entry::Read { id, below, command } => {
                     let _ = self.speculation.admit(*id, *below, &self.once);

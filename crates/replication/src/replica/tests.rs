@@ -8,7 +8,7 @@ use crate::order::{Decided, Step, Tentative};
 use crate::stream::Said;
 use isochrone_core::command::{Access, Touch};
 use isochrone_core::deployment::ParameterReader;
-use isochrone_core::{Effect, Export, Fact, Footprint, Lane, NodeId, Outbox, Random, Stamp};
+use isochrone_core::{Effect, Export, Fact, Footprint, Lane, NodeId, Outbox, Random, ReplicaSet, Stamp};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::sync::LazyLock;
@@ -175,6 +175,10 @@ struct Script {
     candidate: Option<ProcessId>,
     /// Whether another leads.
     follows: bool,
+    leader: Option<ReplicaId>,
+    silent: ReplicaSet,
+    /// Who was to lead first when it was opened.
+    preferred: Option<ReplicaId>,
     changes: Vec<Change>,
 }
 
@@ -187,8 +191,8 @@ impl Process for Script {
     type Timer = ();
     type Mark = Nothing;
 
-    fn open(_: Identity, _: &Self::Setup) -> Script {
-        Script::default()
+    fn open(_: Identity, setup: &Self::Setup) -> Script {
+        Script { preferred: setup.preferred, ..Script::default() }
     }
     fn restore(&mut self, _: Blob) -> Result<(), Malformed> {
         Ok(())
@@ -219,6 +223,12 @@ impl Order for Script {
     }
     fn leads(&self) -> bool {
         !self.follows
+    }
+    fn leader(&self) -> Option<ReplicaId> {
+        self.leader
+    }
+    fn silent(&self, _: Instant) -> ReplicaSet {
+        self.silent
     }
     fn may_read(&self, _: Instant) -> bool {
         self.reads
@@ -396,7 +406,10 @@ impl Bench {
 
     /// The same restarted from its own snapshot.
     fn restarted(&self) -> Bench {
-        let mut fresh = Bench::new(None);
+        self.restarted_as(Bench::new(None))
+    }
+
+    fn restarted_as(&self, mut fresh: Bench) -> Bench {
         for chunk in self.replica.snapshot().unwrap() {
             fresh.replica.restore(chunk).unwrap();
         }
@@ -946,7 +959,7 @@ fn who_is_to_become_a_member_is_asked_first_whether_it_is_there() {
         });
         let said: Vec<_> = said.collect();
         let proposed = bench.replica.order.proposed.iter().map(|entry| match entry {
-            Entry::Stop { members } => members.iter().map(|member| member.process.node.0).collect(),
+            Entry::HandOver { members } => members.iter().map(|member| member.process.node.0).collect(),
             _ => vec![],
         });
         (said.join(", "), proposed.collect::<Vec<_>>())
@@ -983,4 +996,60 @@ fn who_is_to_become_a_member_is_asked_first_whether_it_is_there() {
         "the same, by another"
     );
     assert_eq!(act(start + service.limit, &ask(6, four)), ("n4 in 0?".to_owned(), twice));
+}
+
+/// Where the members change by stop and hand-over, the first of the list that is decided leads first, whatever a file says: the
+/// file of a member that was added need not name whom the others' do, and none knows who has died. What an earlier version has
+/// in its journal goes on as it has begun.
+#[test]
+fn who_leads_when_the_members_change_leads_the_next_epoch_first() {
+    let setup = |preferred| {
+        let mut bench = Bench::new(None);
+        bench.replica.preferred = preferred;
+        let member = |at: u8| Member { replica: ReplicaId(at), process: process(u16::from(at), 0) };
+        bench.replica.members = (0..4).map(member).collect();
+        bench
+    };
+    let after = |leader: u8, silent: &[u8], removed: u16| {
+        let mut bench = setup(Some(ReplicaId(2)));
+        bench.replica.order.leader = Some(ReplicaId(leader));
+        bench.replica.order.silent = silent.iter().map(|seat| ReplicaId(*seat)).collect();
+        let change = Message::Administer { number: 1, change: Change::Remove(NodeId(removed)) };
+        assert_eq!(
+            bench.administer(|replica, effects| replica.receive(process(9, 1), change, effects)).len(),
+            0
+        );
+        let Some(Entry::HandOver { members }) = bench.replica.order.proposed.pop() else { panic!("nothing") };
+        assert!(members.iter().zip(0..).all(|(member, seat)| member.replica == ReplicaId(seat)));
+        (members.iter().map(|member| member.process.node.0).collect::<Vec<_>>(), members)
+    };
+    assert_eq!(after(3, &[], 1).0, [3, 0, 2]);
+    assert_eq!(after(0, &[], 1).0, [0, 2, 3]);
+    assert_eq!(after(3, &[3], 1).0, [0, 2, 3], "it is dead");
+    assert_eq!(after(3, &[], 3).0, [0, 1, 2], "it leaves");
+    let (_, members) = after(2, &[], 1);
+    let ended = |entry, preferred| {
+        let mut bench = setup(preferred);
+        bench.replica.order.proposed.push(entry);
+        assert_eq!(bench.place(), []);
+        bench.decide(1);
+        assert_eq!(bench.replica.epoch, 1);
+        bench
+    };
+    for preferred in [None, Some(ReplicaId(1)), Some(ReplicaId(2))] {
+        let bench = ended(Entry::HandOver { members: members.clone() }, preferred);
+        assert_eq!(bench.replica.order.preferred, None, "the first");
+        assert_eq!(bench.restarted_as(setup(Some(ReplicaId(1)))).replica.order.preferred, None);
+        let mut newcomer = setup(Some(ReplicaId(1)));
+        for index in 0.. {
+            let Some(chunk) = bench.replica.view(7).chunk(index) else { break };
+            newcomer.replica.stage(index, &chunk);
+        }
+        assert!(newcomer.replica.install(7));
+        assert_eq!((newcomer.replica.epoch, newcomer.replica.order.preferred), (1, None));
+        assert_eq!(newcomer.restarted_as(setup(Some(ReplicaId(1)))).replica.order.preferred, None);
+        let bench = ended(Entry::Stop { members: members.clone() }, preferred);
+        assert_eq!(bench.replica.order.preferred, preferred);
+        assert_eq!(bench.restarted_as(setup(preferred)).replica.order.preferred, preferred);
+    }
 }

@@ -5,8 +5,8 @@
 
 use super::Replica;
 use crate::family::Tuning as _;
-use crate::message::{Entry, Message, Note, Record, Timer};
-use crate::order::{Member, Order};
+use crate::message::{Entry, Message, Note, Record, Successors, Timer};
+use crate::order::Order;
 use isochrone_core::transfer::OFFER_IDLE;
 use isochrone_core::{
     Blob, Effects, Export, Fact, Malformed, OnceTable, ProcessId, Pull, StateMachine, wire,
@@ -20,7 +20,7 @@ struct Head<P> {
     /// Which view this is, among those of its giver.
     view: u64,
     epoch: u32,
-    members: Arc<[Member]>,
+    successors: Successors,
     position: P,
     applied: u64,
     digest: u64,
@@ -102,12 +102,12 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
         }
     }
 
-    fn view(&self, view: u64) -> View<S> {
+    pub(super) fn view(&self, view: u64) -> View<S> {
         let once = if self.knobs.0.drops_sessions() { Vec::new() } else { self.once.export() };
         let head = Head {
             view,
             epoch: self.epoch,
-            members: self.members.clone(),
+            successors: Successors { members: self.members.clone(), first_leads: self.first_leads },
             position: self.order.position(),
             applied: self.applied,
             digest: self.digest,
@@ -226,7 +226,7 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
         }
         let later = head.epoch > self.epoch;
         if later {
-            self.begin_epoch(head.epoch, head.members);
+            self.begin_epoch(head.epoch, head.successors);
         }
         // At the beginning of an epoch no order has anything to say against it.
         let ahead = self.order.install(&head.position) || later;

@@ -104,7 +104,9 @@ use crate::family::{AskingClient, Replicated};
 use crate::order::{Membership, Ordered, Step, Takes};
 use crate::request::{Change, Refusal};
 use crate::service::Service;
-use isochrone_core::{Ballot, Effects, Guarantee, Instant, ProcessId, ReplicaSet, StateMachine, Ticket};
+use isochrone_core::{
+    Ballot, Effects, Guarantee, Instant, ProcessId, ReplicaId, ReplicaSet, StateMachine, Ticket,
+};
 use serde::{Deserialize, Serialize};
 
 /// SDPaxos as a family of the frame.
@@ -159,6 +161,10 @@ impl<V: Ordered> crate::order::Order for Order<V> {
 
     fn leads(&self) -> bool {
         self.sequences()
+    }
+
+    fn leader(&self) -> Option<ReplicaId> {
+        Some(self.view.owner)
     }
 
     /// At a sequencer with a lease that has executed all it has assigned, every read is local.

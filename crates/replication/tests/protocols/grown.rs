@@ -152,6 +152,39 @@ fn keeps_enough_of_three<F: Family>(leads: &[bool]) {
     }
 }
 
+/// Of three replicas the first, which leads, is dead, and another has taken its place; who leads when one more comes goes on to lead,
+/// and nobody waits until the dead one is found dead once more. (With Domino, whoever leads, all wait for that: it has a lane.)
+fn goes_on_under_who_leads<F: Family>() {
+    for seed in 0..20 {
+        let mut group = Group::<F>::new(seed, 3, 1, |_| {});
+        let mut set = |group: &mut Group<F>, text| {
+            let asked = group.cluster.now();
+            assert!(
+                group.done(NodeId(2), &Request::Command(set(text))),
+                "{} {seed}: {}",
+                F::NAME,
+                group.told
+            );
+            group.cluster.now().since(asked)
+        };
+        set(&mut group, "before");
+        group.cluster.crash(NodeId(0));
+        set(&mut group, "without the first");
+        group.cluster.run_for(Span::from_secs(5), &mut group.answers);
+        let change = Request::Change(Change::Add(NodeId(3)));
+        assert!(group.done(NodeId(1), &change), "{} {seed}: {}", F::NAME, group.told);
+        let waited = set(&mut group, "with another");
+        assert!(waited < Span::from_millis(150), "{} {seed}: {waited}", F::NAME);
+        assert_eq!(group.cluster.broken(), None, "{} {seed}", F::NAME);
+    }
+}
+
+#[test]
+fn members_that_change_do_not_bring_a_dead_leader_back() {
+    goes_on_under_who_leads::<fastpaxos::Family>();
+    goes_on_under_who_leads::<sdpaxos::Family>();
+}
+
 #[test]
 fn a_replica_that_lives_is_not_removed_where_the_others_would_be_too_few() {
     keeps_enough_of_three::<multipaxos::Family>(&[true, false]);

@@ -501,6 +501,10 @@ impl<V: Ordered> crate::order::Order for Order<V> {
         self.reign.is_some()
     }
 
+    fn leader(&self) -> Option<ReplicaId> {
+        self.is_member().then(|| ReplicaId(self.coordinator(self.acceptor.epoch) as u8))
+    }
+
     fn silent(&self, now: Instant) -> ReplicaSet {
         self.contact.suspects(now)
     }
