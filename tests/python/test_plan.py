@@ -2,14 +2,19 @@
 
 import copy
 import errno
+import os
 import pickle
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 from conftest import sparse_samples
+from joblib import parallel_config
 from scipy import sparse
 
 from isochrone.learn import CopClassifier, Plan, plan
+from isochrone.learn._plan import threads_of
 
 
 def test_depth_of_chains_and_of_no_conflicts():
@@ -44,6 +49,16 @@ def test_four_bytes_an_entry(samples):
 def test_planned_by_several_threads_it_is_the_same(samples):
     X, _ = samples
     assert all(plan(X, n_jobs=threads) == plan(X) for threads in (2, 3, 8))
+
+
+def test_threads_are_as_many_as_scikit_learn_would_take():
+    code = "from isochrone.learn._plan import threads_of; print(*map(threads_of, (-1, -2, None, 3)))"
+    limited = os.environ | {"LOKY_MAX_CPU_COUNT": "1"}
+    told = subprocess.run([sys.executable, "-c", code], env=limited, check=True, capture_output=True, text=True)
+    assert told.stdout == "1 1 1 3\n"
+    assert threads_of(None) == 1
+    with parallel_config(n_jobs=3):
+        assert (threads_of(None), threads_of(2)) == (3, 2)
 
 
 def test_saved_loaded_pickled(samples, tmp_path):

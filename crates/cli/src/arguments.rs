@@ -422,7 +422,7 @@ pub struct Check {
 pub struct Reproduce {
     /// Which evaluation; `list` names them
     pub name: String,
-    /// Only these rows; `*` at the end of one stands for any ending
+    /// Only these rows, and with --svg these drawings; `*` at the end of one stands for any ending
     #[arg(long, value_name = "ID,...", value_delimiter = ',')]
     pub only: Vec<String>,
     /// Draw the distributions of the published plots into this folder
@@ -434,7 +434,9 @@ pub struct Reproduce {
 }
 
 #[derive(Args, Debug)]
-#[command(after_help = "Example:\n  isochrone cert cluster.toml --out certs")]
+#[command(
+    after_help = "Examples:\n  isochrone cert cluster.toml --out certs\n  isochrone cert cluster.toml --out certs --host va1=va1.example.com --host va1=redis.example.com\n\nWhat a node shows to clients is good for the hosts of its addresses in the file, its name, localhost and loopback, and for\nthose of --host. Name these again whenever certificates are renewed."
+)]
 pub struct Cert {
     /// The deployment: two pairs for each of its nodes, for peers and for clients
     pub file: PathBuf,
@@ -444,6 +446,10 @@ pub struct Cert {
     /// Days until the certificates end; those of a new authority are ten times as many
     #[arg(long, value_name = "N", default_value_t = 365, value_parser = clap::value_parser!(u32).range(1..=36_500))]
     pub days: u32,
+    /// Another host by which clients reach this node, as often as there are: a DNS name (*.example.com stands for all below),
+    /// also that of a load balancer before it, or an IP address
+    #[arg(long = "host", value_name = "NAME=HOST")]
+    pub hosts: Vec<String>,
     /// How it is told which files were made
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub format: Format,

@@ -9,10 +9,12 @@ use isochrone_core::{Deployment, deployment::Node};
 use isochrone_node::cert::{self, AuthorityError, End, Issued};
 use isochrone_node::gateway::Secret;
 use isochrone_node::security::hash_password;
+use rustls::pki_types::ServerName;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
 use std::io::{BufRead, ErrorKind, IsTerminal, Write};
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -60,11 +62,12 @@ impl Pair {
 /// Makes the certificates of a deployment: an authority, and two pairs for each node, one to show to its peers and
 /// one to show to its clients.
 pub(crate) fn run(arguments: Cert) -> anyhow::Result<Status> {
-    let Cert { file, out, days, format } = arguments;
+    let Cert { file, out, days, hosts: more, format } = arguments;
     // The file may already name the certificates that are about to be made, or not yet.
     let deployment = Deployment::load(&file, &protocols::known().insecure(true))?;
     protocols::check(&deployment)?;
     apart(&file, deployment.nodes())?;
+    let more = of_nodes(&file, deployment.nodes(), &more)?;
     make_directory("out", &out)?;
     let authority = authority(&out, deployment.cluster(), days)?;
     for node in deployment.nodes() {
@@ -73,7 +76,7 @@ pub(crate) fn run(arguments: Cert) -> anyhow::Result<Status> {
         let [for_peers, for_clients] = stems(node);
         let peer = cert::node(&authority, cluster, id, node.id, &node.name, days)?;
         keep(&out, &for_peers, &peer)?;
-        let server = cert::server(&authority, cluster, &node.name, hosts(node), days)?;
+        let server = cert::server(&authority, cluster, &node.name, hosts(node, &more), days)?;
         keep(&out, &for_clients, &server)?;
     }
     match format {
@@ -145,13 +148,44 @@ fn apart(file: &Path, nodes: &[Node]) -> Result<(), Usage> {
     Ok(())
 }
 
-/// The names by which clients reach a node: what the file says, and loopback for those beside it.
-fn hosts(node: &Node) -> Vec<String> {
+/// Each host of --host, with the node that clients reach by it.
+fn of_nodes<'a>(file: &Path, nodes: &[Node], hosts: &'a [String]) -> Result<Vec<(&'a str, &'a str)>, Usage> {
+    let of_node = |text: &'a String| {
+        let wrong = |why: &str, right: &str| Usage(format!("--host {text}: {why}\n  {right}"));
+        let (name, host) = text.rsplit_once('=').ok_or_else(|| {
+            wrong("there is no `=`", "write NAME=HOST: a node, and a host by which clients reach it")
+        })?;
+        if !nodes.iter().any(|node| node.name == name) {
+            let known: Vec<_> = nodes.iter().map(|node| node.name.as_str()).collect();
+            let why = format!("{} has no node {name:?}", file.display());
+            return Err(wrong(&why, &format!("use one of {}", known.join(", "))));
+        }
+        if !is_host(host) {
+            let right = "write a DNS name, *.example.com for all below one, or an IP address, without a port";
+            return Err(wrong("no certificate has such a host", right));
+        }
+        Ok((name, host))
+    };
+    hosts.iter().map(of_node).collect()
+}
+
+/// Whether a certificate may be made for this host, such that clients take it for theirs.
+fn is_host(text: &str) -> bool {
+    let host = text.strip_prefix("*.").filter(|rest| rest.parse::<IpAddr>().is_err()).unwrap_or(text);
+    !host.ends_with('.') && ServerName::try_from(host).is_ok()
+}
+
+/// The hosts by which clients reach a node: loopback for those beside it, its name where that can be one, what the file says,
+/// and those of `more` that are its.
+fn hosts(node: &Node, more: &[(&str, &str)]) -> Vec<String> {
     let mut hosts = vec!["localhost".to_owned(), "127.0.0.1".to_owned(), "::1".to_owned()];
-    for address in [&node.redis, &node.grpc, &node.peer].into_iter().flatten() {
-        let any = matches!(address.host(), "0.0.0.0" | "::");
-        if !any && !hosts.iter().any(|host| host == address.host()) {
-            hosts.push(address.host().to_owned());
+    let own = Some(node.name.as_str()).filter(|name| is_host(name));
+    let addresses = [&node.redis, &node.grpc, &node.peer].into_iter().flatten();
+    let given = addresses.map(|address| address.host()).filter(|host| !matches!(*host, "0.0.0.0" | "::"));
+    let more = more.iter().filter(|(name, _)| *name == node.name).map(|(_, host)| *host);
+    for host in own.into_iter().chain(given).chain(more) {
+        if !hosts.iter().any(|known| known == host) {
+            hosts.push(host.to_owned());
         }
     }
     hosts
@@ -349,6 +383,11 @@ fn press(text: &mut String, key: KeyEvent) -> Typing {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use isochrone_node::security;
+    use rustls::client::verify_server_name;
+    use rustls::pki_types::CertificateDer;
+    use rustls::pki_types::pem::PemObject;
+    use rustls::server::ParsedCertificate;
 
     fn deploy(folder: &Path, cluster: &str) -> Cert {
         let file = folder.join("cluster.toml");
@@ -358,7 +397,7 @@ mod tests {
              [[keyspace]]\nname = \"main\"\nprotocol = \"multipaxos\"\nreplication = 1\n"
         );
         fs::write(&file, text).unwrap();
-        Cert { file, out: folder.join("certs"), days: 30, format: Format::Text }
+        Cert { file, out: folder.join("certs"), days: 30, hosts: Vec::new(), format: Format::Text }
     }
 
     #[test]
@@ -368,8 +407,12 @@ mod tests {
         fs::create_dir(folder.path().join("certs")).unwrap();
         fs::write(file("a1.new"), "left by a run that was interrupted").unwrap();
         run(deploy(folder.path(), "shop")).unwrap();
-        isochrone_node::security::peer_tls(&file("ca.pem"), &file("a1.pem"), &file("a1.key")).unwrap();
-        isochrone_node::security::client_tls(&file("a1-client.pem"), &file("a1-client.key")).unwrap();
+        let deployment =
+            Deployment::load(&folder.path().join("cluster.toml"), &protocols::known().insecure(true))
+                .unwrap();
+        let name = security::peer_name(deployment.nodes()[0].id, deployment.cluster_id());
+        security::peer_tls(&file("ca.pem"), &file("a1.pem"), &file("a1.key"), &name).unwrap();
+        security::client_tls(&file("a1-client.pem"), &file("a1-client.key")).unwrap();
         #[cfg(unix)]
         for name in ["ca.key", "a1.key", "a1-client.key"] {
             use std::os::unix::fs::PermissionsExt;
@@ -398,6 +441,49 @@ mod tests {
         let told = serde_json::to_string(&made(&file, &out, days, deployment.nodes())).unwrap();
         expect_test::expect![[r#"{"directory":"FOLDER/certs","days":30,"authority":{"certificate":"FOLDER/certs/ca.pem","key":"FOLDER/certs/ca.key"},"nodes":[{"node":"a1","peers":{"certificate":"FOLDER/certs/a1.pem","key":"FOLDER/certs/a1.key"},"clients":{"certificate":"FOLDER/certs/a1-client.pem","key":"FOLDER/certs/a1-client.key"}}],"security":{"client_cert":"certs/{node}-client.pem","client_key":"certs/{node}-client.key","peer_ca":"certs/ca.pem","peer_cert":"certs/{node}.pem","peer_key":"certs/{node}.key"}}"#]]
         .assert_eq(&told.replace(folder.path().to_str().unwrap(), "FOLDER"));
+    }
+
+    #[test]
+    fn what_clients_are_shown_is_good_for_the_hosts_by_which_they_reach_the_node() {
+        let folder = tempfile::tempdir().unwrap();
+        let with = |hosts: &[&str]| Cert {
+            hosts: hosts.iter().map(|host| (*host).to_owned()).collect(),
+            ..deploy(folder.path(), "shop")
+        };
+        for (host, wrong) in [
+            ("redis.example", "--host redis.example: there is no `=`\n  write NAME=HOST"),
+            ("b=redis.example", "has no node \"b\"\n  use one of a1"),
+            ("a1=redis.example:6379", "no certificate has such a host\n  write a DNS name"),
+            ("a1=redis.example.", "no certificate has such a host"),
+            ("a1=", "no certificate has such a host"),
+        ] {
+            let arguments = with(&[host]);
+            let (out, error) = (arguments.out.clone(), run(arguments).unwrap_err());
+            assert!(error.is::<Usage>() && !out.exists(), "{error}");
+            assert!(error.to_string().contains(wrong), "{error}");
+        }
+        run(with(&["a1=redis.example", "a1=*.shop.example", "a1=2001:db8::1", "a1=10.0.0.1"])).unwrap();
+        let shown = CertificateDer::from_pem_file(folder.path().join("certs/a1-client.pem")).unwrap();
+        let parsed = ParsedCertificate::try_from(&shown).unwrap();
+        let good = |host: &str| verify_server_name(&parsed, &ServerName::try_from(host).unwrap()).is_ok();
+        for host in ["localhost", "a1", "10.0.0.1", "redis.example", "eu.shop.example", "2001:db8::1"] {
+            assert!(good(host), "{host}");
+        }
+        assert!(!good("elsewhere.example") && !good("shop.example"));
+    }
+
+    #[test]
+    fn a_name_that_no_host_can_have_is_left_out() {
+        let folder = tempfile::tempdir().unwrap();
+        let of = |name: &str| {
+            let Cert { file, .. } = deploy(folder.path(), "shop");
+            let text = fs::read_to_string(&file).unwrap().replace("\"a1\"", &format!("\"{name}\""));
+            fs::write(&file, text).unwrap();
+            let deployment = Deployment::load(&file, &protocols::known().insecure(true)).unwrap();
+            hosts(&deployment.nodes()[0], &[(name, "x.example"), ("other", "y.example")])
+        };
+        assert_eq!(of("va1"), ["localhost", "127.0.0.1", "::1", "va1", "10.0.0.1", "x.example"]);
+        assert_eq!(of("va1."), ["localhost", "127.0.0.1", "::1", "10.0.0.1", "x.example"]);
     }
 
     #[test]

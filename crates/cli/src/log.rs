@@ -8,6 +8,9 @@ use tracing_subscriber::EnvFilter;
 /// Text or one JSON object a line; with `--format json` it is JSON, whatever this says.
 const FORMAT: &str = "ISOCHRONE_LOG_FORMAT";
 
+/// What the engine of the snapshots says of each one at `info` tells nobody anything.
+const QUIET: &str = "fjall=warn,lsm_tree=warn";
+
 /// Begins to log; what is below `default` is left out unless `RUST_LOG` asks for it.
 ///
 /// # Errors
@@ -17,7 +20,7 @@ pub(crate) fn start(default: &str, format: Format) -> anyhow::Result<()> {
         Ok(text) if !text.is_empty() => text.parse::<EnvFilter>().map_err(|error| {
             Usage(format!("RUST_LOG={text}: {error}; e.g. info or isochrone_node=debug,warn"))
         })?,
-        _ => EnvFilter::new(default),
+        _ => EnvFilter::new(format!("{default},{QUIET}")),
     };
     let colours =
         std::env::var_os("NO_COLOR").is_none_or(|text| text.is_empty()) && std::io::stderr().is_terminal();

@@ -12,7 +12,7 @@ use isochrone_node::redis::RedisGateway;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -163,6 +163,8 @@ pub(crate) fn find<'d>(deployment: &'d Deployment, name: &str) -> anyhow::Result
 fn ended(failure: Failure) -> anyhow::Error {
     match failure {
         Failure::Disowned { .. } => Usage(failure.to_string()).into(),
+        // Started again it would find none of its data, and begin as new.
+        Failure::Journal(error) if error.is_removed() => Usage(error.to_string()).into(),
         Failure::Journal(_) | Failure::Io(_) => failure.into(),
     }
 }
@@ -171,7 +173,7 @@ fn ended(failure: Failure) -> anyhow::Error {
 pub(crate) fn start(error: StartError) -> anyhow::Error {
     let usage = match error {
         StartError::Config(errors) => return errors.into(),
-        StartError::Bind { address, what, cause } => bind(&address, what, &cause),
+        StartError::Bind { address, what, cause } => return bind(&address, what, &cause),
         StartError::Journal(
             error @ (JournalError::OtherCluster { .. }
             | JournalError::OtherNode { .. }
@@ -180,6 +182,7 @@ pub(crate) fn start(error: StartError) -> anyhow::Error {
             | JournalError::NoDirectory { .. }
             | JournalError::NoPlace { .. }
             | JournalError::Missing { .. }
+            | JournalError::Older { .. }
             | JournalError::Denied { .. }
             | JournalError::ReadOnly { .. }
             | JournalError::Locked { .. }),
@@ -194,23 +197,66 @@ pub(crate) fn start(error: StartError) -> anyhow::Error {
     Usage(usage).into()
 }
 
-fn bind(address: &str, what: &str, cause: &std::io::Error) -> String {
-    let right = match cause.kind() {
-        ErrorKind::AddrInUse => {
-            "stop the other program (is this node running already?), or change the address in the deployment file"
-        }
-        ErrorKind::AddrNotAvailable => {
-            "start the node on its own machine, or correct the address in the deployment file"
-        }
-        ErrorKind::PermissionDenied => {
-            "ports below 1024 need a privilege; choose another in the deployment file"
-        }
-        _ => "correct the address in the deployment file",
+/// Why a socket cannot be had. What passes by itself, as on a machine that boots, is not about what was asked for: whoever
+/// keeps the node up is to start it again.
+fn bind(address: &str, what: &str, cause: &std::io::Error) -> anyhow::Error {
+    let host = address.rsplit_once(':').map_or(address, |(host, _)| host).trim_matches(['[', ']']);
+    let is_name = host.parse::<IpAddr>().is_err();
+    let (wrong, right, passes) = match cause.kind() {
+        ErrorKind::AddrInUse => (
+            "in use by another program".to_owned(),
+            "stop the other program (is this node running already?), or change the address in the deployment file",
+            false,
+        ),
+        ErrorKind::AddrNotAvailable => (
+            "not an address of this machine".to_owned(),
+            "start the node on its own machine, once that has the address (`ip address` shows which it has); or correct it in the deployment file",
+            true,
+        ),
+        ErrorKind::PermissionDenied => (
+            cause.to_string(),
+            "ports below 1024 need a privilege; choose another in the deployment file",
+            false,
+        ),
+        // What the system says of a socket has a number, what the resolver says of a name has none.
+        _ if is_name && cause.raw_os_error().is_none() => (
+            format!("the name does not resolve: {cause}"),
+            "see whether this machine's resolver answers (`getent hosts NAME`); or correct the name in the deployment file",
+            true,
+        ),
+        _ => (cause.to_string(), "correct the address in the deployment file", false),
     };
-    let wrong = match cause.kind() {
-        ErrorKind::AddrInUse => "in use by another program".to_owned(),
-        ErrorKind::AddrNotAvailable => "not an address of this machine".to_owned(),
-        _ => cause.to_string(),
-    };
-    format!("{address}, for {what}: {wrong}\n  {right}")
+    let text = format!("{address}, for {what}: {wrong}\n  {right}");
+    if passes { anyhow::Error::msg(text) } else { Usage(text).into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use isochrone_node::node::bound;
+
+    #[test]
+    fn what_a_machine_that_boots_lacks_is_no_mistake_in_the_file() {
+        let refused = |host: &str, cause| {
+            let error = start(StartError::Bind { address: format!("{host}:7000"), what: "peers", cause });
+            (crate::is_usage(&error), error.to_string())
+        };
+        // No resolver is asked for a label of 64 letters.
+        let long = "x".repeat(64);
+        let (usage, text) = refused(&long, bound((long.as_str(), 7000)).unwrap_err());
+        assert!(!usage, "{text}");
+        assert!(text.starts_with(&format!("{long}:7000, for peers: the name does not resolve: ")), "{text}");
+        assert!(text.contains("resolver"), "{text}");
+        // Of TEST-NET-1.
+        let (usage, text) = refused("192.0.2.1", bound(("192.0.2.1", 0)).unwrap_err());
+        assert!(
+            !usage && text.contains("not an address of this machine\n") && text.contains("ip address"),
+            "{text}"
+        );
+        let kinds = [ErrorKind::AddrInUse, ErrorKind::PermissionDenied, ErrorKind::Unsupported];
+        for (host, kind) in ["localhost", "127.0.0.1", "127.0.0.1"].into_iter().zip(kinds) {
+            let (usage, text) = refused(host, kind.into());
+            assert!(usage, "{text}");
+        }
+    }
 }

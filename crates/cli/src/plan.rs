@@ -195,12 +195,12 @@ mod tests {
         let keyspace = deployment.choose_keyspace(None).unwrap();
         let plan = isochrone_plan::plan(&deployment, keyspace, &Demand::of(&deployment)).unwrap();
         let svg = draw(&plan);
-        // multipaxos, curp-consensus, curp, sdpaxos, mencius and epaxos and domino in two cases each, fastpaxos.
+        // multipaxos, curp-consensus, curp, sdpaxos; mencius, epaxos, fastpaxos and domino in two cases each.
         let bars: Vec<&str> = svg.lines().filter(|line| line.starts_with("<rect class=\"bar\"")).collect();
-        assert_eq!(bars.len(), 11 * 5);
+        assert_eq!(bars.len(), 12 * 5);
         let colour = |bar: &&str| bar.split("fill=").nth(1).unwrap()[..9].to_owned();
         let colours: std::collections::BTreeSet<_> = bars.iter().map(colour).collect();
-        assert_eq!(colours.len(), 11, "{colours:?}");
+        assert_eq!(colours.len(), 12, "{colours:?}");
         for word in ["US East", "multipaxos, leader US East", "epaxos, conflict", "floor"] {
             assert!(svg.contains(word), "{word}");
         }

@@ -12,6 +12,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::io::{ErrorKind, Write as _};
 use std::net::{IpAddr, Ipv4Addr};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -374,6 +375,8 @@ fn save(file: &Path, text: &str) -> anyhow::Result<()> {
     let new = file.with_extension("toml.new");
     let write = || -> std::io::Result<()> {
         let mut out = fs::File::create(&new)?;
+        // It may hold the hash of a password.
+        out.set_permissions(fs::Permissions::from_mode(0o600))?;
         out.write_all(text.as_bytes())?;
         out.sync_all()?;
         fs::rename(&new, file)?;
@@ -423,6 +426,7 @@ mod tests {
             let first = plan(&file, &[], wishes).unwrap();
             let text = first.text.expect("a new file");
             save(&file, &text).unwrap();
+            assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
             let again = plan(&file, &[], super::tests::wishes()).unwrap();
             assert!(again.text.is_none(), "nothing has changed:\n{text}");
             assert_eq!(again.deployment.nodes()[0].redis, first.deployment.nodes()[0].redis);

@@ -1,15 +1,23 @@
 //! One call, at whichever node answers.
 
-use crate::client::{Caller, Nodes};
-use crate::error::{Error, Reason};
+use crate::client::{CONNECT, Caller, Nodes, SILENCE};
+use crate::error::{Code as Refusal, Error, with_causes};
 use crate::pause;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use isochrone_proto::BASIC;
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::service::Interceptor;
-use tonic::{Code, Request, Response, Status};
+use tonic::{Code, ConnectError, Request, Response, Status, TimeoutExpired};
+
+/// The least time of a try that can be made again at another node, where so much is left.
+const LEAST: Duration = Duration::from_secs(1);
+/// How long it may take until a call is sent, or has failed to be: a connection, and a handshake of TLS on it. To resolve
+/// the name of a node's address comes before, and has no bound: a call that waits longer for that counts as lost.
+const CONNECTING: Duration = CONNECT.saturating_mul(2);
 
 /// Says with every call who asks.
 #[derive(Clone)]
@@ -72,8 +80,10 @@ impl Bounds {
 
 /// What a status says.
 pub(crate) enum Meaning {
-    /// No effect, and another try may go well, perhaps at another node.
-    TryAgain,
+    /// No effect, says the node, in these words; another try may go well, perhaps at another node.
+    TryAgain(String),
+    /// No effect: there was no connection to send it on, for this reason.
+    Unsent(String),
     /// No effect, and it would be the same again.
     Refused(Error),
     /// The connection did not carry an answer: whether the call took effect is not known.
@@ -81,10 +91,16 @@ pub(crate) enum Meaning {
 }
 
 pub(crate) fn meaning(status: &Status) -> Meaning {
+    // One that has a source was made on this side, of an end of the connection: no node has said that.
+    if let Some(source) = std::error::Error::source(status) {
+        return if is_by::<ConnectError>(source) {
+            Meaning::Unsent(told(status))
+        } else {
+            Meaning::Lost(told(status))
+        };
+    }
     match status.code() {
-        // One that has a source was made on this side, of an end of the connection: no node has said that.
-        _ if std::error::Error::source(status).is_some() => Meaning::Lost(told(status)),
-        Code::Aborted => Meaning::TryAgain,
+        Code::Aborted => Meaning::TryAgain(status.message().to_owned()),
         Code::Unavailable
         | Code::DeadlineExceeded
         | Code::Cancelled
@@ -95,37 +111,165 @@ pub(crate) fn meaning(status: &Status) -> Meaning {
     }
 }
 
-fn told(status: &Status) -> String {
-    format!("{:?}: {}", status.code(), status.message())
+/// Whether no call would fare better at the node that this one, after so long, was not answered by: there is no connection
+/// to it, or it was silent for as long as a keep-alive may take. To this call's own deadline alone others owe nothing.
+pub(crate) fn is_down(status: &Status, silent: Duration) -> bool {
+    match std::error::Error::source(status) {
+        Some(source) if !is_by::<TimeoutExpired>(source) => true,
+        None if status.code() != Code::DeadlineExceeded => false,
+        _ => silent >= SILENCE,
+    }
 }
 
-/// Makes a call that may be repeated, until some node answers. The answer, the node, and the tries made so far.
-pub(crate) async fn repeat<M: Clone, A>(
-    nodes: &Nodes,
+/// Whether this error is one of these, or was caused by one. What breaks after a connection was made, or in HTTP/2's own
+/// beginning, is no [`ConnectError`].
+fn is_by<E: std::error::Error + 'static>(error: &(dyn std::error::Error + 'static)) -> bool {
+    let mut cause = Some(error);
+    while let Some(error) = cause {
+        if error.is::<E>() {
+            return true;
+        }
+        cause = error.source();
+    }
+    false
+}
+
+fn told(status: &Status) -> String {
+    with_causes(format!("{:?}: {}", status.code(), status.message()), std::error::Error::source(status))
+}
+
+/// A call that is tried at one node after the other.
+pub(crate) struct Trying<'t> {
+    nodes: &'t Arc<Nodes>,
     bounds: Bounds,
-    tries: &mut u32,
+    /// Counted together with those of other calls.
+    tries: &'t mut u32,
+    /// Those of this call.
+    asked: usize,
+    /// How many nodes, from the one that all ask, it has passed by for itself.
+    passed: usize,
+    /// When its last try began.
+    since: Instant,
+    /// The last that a node has said of why it may be tried again.
+    said: Option<String>,
+}
+
+impl Trying<'_> {
+    pub(crate) fn new<'t>(nodes: &'t Arc<Nodes>, bounds: Bounds, tries: &'t mut u32) -> Trying<'t> {
+        Trying { nodes, bounds, tries, asked: 0, passed: 0, since: Instant::now(), said: None }
+    }
+
+    /// The node to try now, and its place.
+    pub(crate) fn node(&mut self) -> (usize, Caller) {
+        *self.tries = self.tries.saturating_add(1);
+        self.asked += 1;
+        self.since = Instant::now();
+        self.nodes.current(self.passed)
+    }
+
+    /// Leaves the node at this place for what it has come to there: all calls do where it is down, or else this one alone.
+    fn leave(&mut self, place: usize, status: &Status) {
+        if is_down(status, self.since.elapsed()) {
+            self.nodes.avoid(place);
+        }
+        if self.nodes.place(self.passed) == place {
+            self.passed = (self.passed + 1) % self.nodes.len();
+        }
+    }
+
+    /// How long this try may take where it can be made again: so long that a silent node leaves time to ask the others.
+    pub(crate) fn share(&self) -> Duration {
+        let left = self.bounds.left();
+        let nodes = self.nodes.len();
+        let to_ask = nodes - self.asked.saturating_sub(1) % nodes;
+        (left / u32::try_from(to_ask).unwrap_or(u32::MAX)).max(LEAST).min(left)
+    }
+
+    /// Waits before the next try, where this one, at the node at this place, has come to this status.
+    ///
+    /// # Errors
+    /// There is no other try.
+    pub(crate) async fn again(&mut self, place: usize, status: &Status) -> Result<(), Error> {
+        let why = match meaning(status) {
+            Meaning::Refused(error) => return Err(error),
+            Meaning::TryAgain(said) => {
+                self.said = Some(said.clone());
+                said
+            }
+            Meaning::Unsent(why) | Meaning::Lost(why) => why,
+        };
+        self.leave(place, status);
+        if self.bounds.again(*self.tries).await {
+            return Ok(());
+        }
+        Err(match self.said.take() {
+            Some(message) => Error::Refused { code: Refusal::Aborted, message },
+            None => Error::Unreachable(format!("{}: {why}", self.nodes.address(place))),
+        })
+    }
+}
+
+/// One call, which with the connection that it may need first takes no longer than this.
+pub(crate) async fn once<A>(
+    time: Duration,
+    call: impl Future<Output = Result<Response<A>, Status>>,
+) -> Result<A, Status> {
+    match tokio::time::timeout(time, call).await {
+        Ok(answer) => answer.map(Response::into_inner),
+        Err(_) => Err(Status::deadline_exceeded(format!("no answer within {} ms", time.as_millis()))),
+    }
+}
+
+/// The same for one that is not to be made again: its time runs once it is sent, so that one that was not is known.
+pub(crate) async fn only_once<A>(
+    time: Duration,
+    call: impl Future<Output = Result<Response<A>, Status>>,
+) -> Result<A, Status> {
+    once(time.saturating_add(CONNECTING), call).await
+}
+
+/// Makes a call that may be repeated, until some node answers.
+pub(crate) async fn repeat<M: Clone, A>(
+    nodes: &Arc<Nodes>,
+    bounds: Bounds,
     message: M,
     call: impl AsyncFn(Caller, Request<M>) -> Result<Response<A>, Status>,
-) -> Result<(A, usize, Caller), Error> {
+) -> Result<A, Error> {
+    let mut tries = 0;
+    let mut trying = Trying::new(nodes, bounds, &mut tries);
     loop {
-        *tries += 1;
-        let (place, caller) = nodes.current();
-        match call(caller.clone(), within(message.clone(), bounds.left())).await {
-            Ok(response) => return Ok((response.into_inner(), place, caller)),
-            Err(status) => {
-                let lost = match meaning(&status) {
-                    Meaning::Refused(error) => return Err(error),
-                    Meaning::TryAgain => status.message().to_owned(),
-                    Meaning::Lost(why) => why,
-                };
-                nodes.avoid(place);
-                if !bounds.again(*tries).await {
-                    return Err(match nodes.len() {
-                        1 => Error::Unreachable(lost),
-                        _ => Error::GaveUp { reason: Reason::Unavailable, tries: *tries },
-                    });
-                }
+        let (place, caller) = trying.node();
+        let time = trying.share();
+        match once(time, call(caller, within(message.clone(), time))).await {
+            Ok(answer) => return Ok(answer),
+            Err(status) => trying.again(place, &status).await?,
+        }
+    }
+}
+
+/// Makes a call that changes something, until some node takes it up. What that has answered; or, where the call may have
+/// taken effect, and is not to be repeated, why nobody knows.
+pub(crate) async fn change<M: Clone, A>(
+    nodes: &Arc<Nodes>,
+    bounds: Bounds,
+    message: M,
+    call: impl AsyncFn(Caller, Request<M>) -> Result<Response<A>, Status>,
+) -> Result<Result<A, String>, Error> {
+    let mut tries = 0;
+    let mut trying = Trying::new(nodes, bounds, &mut tries);
+    loop {
+        let (place, caller) = trying.node();
+        let time = bounds.left();
+        let status = match only_once(time, call(caller, within(message.clone(), time))).await {
+            Ok(answer) => return Ok(Ok(answer)),
+            Err(status) => status,
+        };
+        match meaning(&status) {
+            Meaning::Lost(why) => {
+                trying.leave(place, &status);
+                return Ok(Err(why));
             }
+            _ => trying.again(place, &status).await?,
         }
     }
 }
@@ -141,7 +285,6 @@ pub(crate) fn within<M>(message: M, time: Duration) -> Request<M> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::Arc;
 
     #[test]
     fn what_no_node_has_said_says_nothing_of_an_effect() {
@@ -151,7 +294,26 @@ mod tests {
             assert_eq!(lost, code == Code::Unavailable, "a node has said {code:?}");
             status.set_source(Arc::new(std::io::Error::other("enhance your calm")));
             let Meaning::Lost(why) = meaning(&status) else { panic!("{code:?} was made here") };
-            assert_eq!(why, format!("{code:?}: GOAWAY"));
+            assert_eq!(why, format!("{code:?}: GOAWAY: enhance your calm"));
+            // A refused connection is no break of one.
+            let refused = || std::io::Error::from(std::io::ErrorKind::ConnectionRefused);
+            status.set_source(Arc::new(refused()));
+            assert!(matches!(meaning(&status), Meaning::Lost(_)));
+            status.set_source(Arc::new(ConnectError(Box::new(refused()))));
+            assert!(matches!(meaning(&status), Meaning::Unsent(_)));
         }
+    }
+
+    #[test]
+    fn a_calls_own_deadline_says_nothing_of_the_node() {
+        let short = SILENCE.saturating_sub(Duration::from_millis(1));
+        let mut status = Status::cancelled("late");
+        status.set_source(Arc::new(TimeoutExpired(())));
+        for late in [status.clone(), Status::deadline_exceeded("no answer within 50 ms")] {
+            assert!(!is_down(&late, short) && is_down(&late, SILENCE), "{late:?}");
+        }
+        assert!(!is_down(&Status::aborted("others were before it"), SILENCE));
+        status.set_source(Arc::new(std::io::Error::other("it broke")));
+        assert!(is_down(&status, Duration::ZERO));
     }
 }

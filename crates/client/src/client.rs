@@ -1,24 +1,36 @@
 //! Nodes, and the connections to them.
 
-use crate::call::Login;
-use crate::error::Error;
+use crate::call::{self, Login, Meaning, meaning};
+use crate::error::{Error, causes};
 use crate::keyspace::Keyspace;
+use isochrone_proto::health::{HealthCheckRequest, HealthClient, ServingStatus};
 use isochrone_proto::v1::isochrone_client::IsochroneClient;
 use std::fmt;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+use tokio::runtime::Handle;
+use tokio::time::Instant;
+use tonic::Status;
 use tonic::service::interceptor::InterceptedService;
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Uri};
 
-/// How long a connection may take.
-const CONNECT: Duration = Duration::from_secs(5);
-/// How often a silent node is asked whether it is there, and how long it may take to say so.
-const KEEP_ALIVE: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(5));
+/// How long a connection may take, and as long again a handshake of TLS on it; or both, and an answer on it.
+pub(crate) const CONNECT: Duration = Duration::from_secs(5);
+/// After how long a node is asked whether it is there that is silent in a call, and how long it may take to say so. Not so
+/// short that the question is late behind what a slow link has still to carry.
+const KEEP_ALIVE: (Duration, Duration) = (Duration::from_secs(3), Duration::from_secs(5));
+/// A node that is silent for so long is not there: were it, a keep-alive would have been answered.
+pub(crate) const SILENCE: Duration = KEEP_ALIVE.0.saturating_add(KEEP_ALIVE.1);
+/// How often it is looked whether a node before the one that is asked serves again, and how long that may take.
+pub(crate) const LOOK: Duration = Duration::from_secs(10);
+/// What helps where somebody listens who is not understood.
+const SPEAKS: &str =
+    "name the address of a node's `grpc`, and give an authority if, and only if, it speaks TLS";
 /// The largest answer, bytes: what nodes hold is limited by them.
 const ANSWER_MOST: usize = 1 << 30;
 
-/// Connections to the nodes of a cluster. Cheap to clone; all clones share them.
+/// Connections to the nodes of a cluster. Cheap to clone; all clones share them. They live with the runtime in which the
+/// client was built: once that has ended, build another.
 #[derive(Clone)]
 pub struct Client {
     nodes: Arc<Nodes>,
@@ -27,7 +39,16 @@ pub struct Client {
 /// The nodes, and which of them is asked.
 pub(crate) struct Nodes {
     all: Vec<Node>,
-    current: AtomicUsize,
+    login: Login,
+    asked: Mutex<Asked>,
+}
+
+struct Asked {
+    place: usize,
+    /// When that was last changed, or another last looked at.
+    since: Instant,
+    /// One for each node.
+    callers: Vec<Caller>,
 }
 
 /// One node, as calls are made to it.
@@ -35,7 +56,7 @@ pub(crate) type Caller = IsochroneClient<InterceptedService<Channel, Login>>;
 
 struct Node {
     address: String,
-    caller: Caller,
+    endpoint: Endpoint,
 }
 
 /// What a client is made of.
@@ -46,11 +67,12 @@ pub struct Builder {
     authority: Option<Vec<u8>>,
     server_name: Option<String>,
     insecure: bool,
+    keep_alive: (Duration, Duration),
 }
 
 impl Client {
     /// Connects to these nodes (`host:port`, each where its `grpc` listens), in plain text and without a password. The
-    /// first is asked as long as it answers, then the next.
+    /// first is asked as long as it answers, then the next, until the first serves again.
     ///
     /// # Errors
     /// An address that is none, or none of them answers.
@@ -61,7 +83,14 @@ impl Client {
     /// The same with a user, a password and TLS.
     pub fn builder(nodes: impl IntoIterator<Item = impl Into<String>>) -> Builder {
         let nodes = nodes.into_iter().map(Into::into).collect();
-        Builder { nodes, login: None, authority: None, server_name: None, insecure: false }
+        Builder {
+            nodes,
+            login: None,
+            authority: None,
+            server_name: None,
+            insecure: false,
+            keep_alive: KEEP_ALIVE,
+        }
     }
 
     /// A keyspace by its name in the deployment file. Whether there is one is found at its first use.
@@ -105,37 +134,39 @@ impl Builder {
         self
     }
 
+    /// A node that owes an answer, and from which nothing was heard for so long, is asked whether it is there. Where it does
+    /// not say so within `patience`, the connection counts as broken, for all calls on it. 3 s and 5 s where nothing is said;
+    /// take more where a link is so slow that it carries a value for longer. Each is at least 1 ms.
+    #[must_use]
+    pub fn keep_alive(mut self, after: Duration, patience: Duration) -> Builder {
+        let least = Duration::from_millis(1);
+        self.keep_alive = (after.max(least), patience.max(least));
+        self
+    }
+
     /// Connects.
     ///
     /// # Errors
     /// An address that is none, a password that would go in plain text, or no node answers.
     pub async fn connect(self) -> Result<Client, Error> {
+        let client = self.unconnected()?;
+        client.nodes.find().await?;
+        Ok(client)
+    }
+
+    /// A client that connects at its first call.
+    pub(crate) fn unconnected(self) -> Result<Client, Error> {
         if self.nodes.is_empty() {
             return Err(Error::Setup("no nodes; name at least one, such as 10.0.0.1:7400".to_owned()));
         }
         let login = Login::of(self.login.as_ref())?;
-        let endpoints =
-            self.nodes.iter().map(|node| self.endpoint(node)).collect::<Result<Vec<_>, Error>>()?;
-        let mut failures = Vec::new();
-        // Someone must answer now, so that a wrong address is found here; the others are connected to when needed.
-        for (address, endpoint) in self.nodes.iter().zip(&endpoints) {
-            match endpoint.connect().await {
-                Ok(_) => break,
-                Err(error) => failures.push(format!("{address}: {}", causes(&error))),
-            }
-        }
-        if failures.len() == endpoints.len() {
-            return Err(Error::Unreachable(failures.join("; ")));
-        }
-        let node = |(address, endpoint): (&String, &Endpoint)| {
-            let caller = IsochroneClient::with_interceptor(endpoint.connect_lazy(), login.clone())
-                .max_decoding_message_size(ANSWER_MOST)
-                .max_encoding_message_size(ANSWER_MOST);
-            Node { address: address.clone(), caller }
+        let node = |address: &String| {
+            self.endpoint(address).map(|endpoint| Node { address: address.clone(), endpoint })
         };
-        let all = self.nodes.iter().zip(&endpoints).map(node).collect();
-        let nodes = Nodes { all, current: AtomicUsize::new(failures.len()) };
-        Ok(Client { nodes: Arc::new(nodes) })
+        let all = self.nodes.iter().map(node).collect::<Result<Vec<_>, Error>>()?;
+        let callers = all.iter().map(|node| caller(&node.endpoint, &login)).collect();
+        let asked = Mutex::new(Asked { place: 0, since: Instant::now(), callers });
+        Ok(Client { nodes: Arc::new(Nodes { all, login, asked }) })
     }
 
     fn endpoint(&self, node: &str) -> Result<Endpoint, Error> {
@@ -154,10 +185,10 @@ impl Builder {
         let endpoint = Endpoint::from(uri)
             .connect_timeout(CONNECT)
             .tcp_nodelay(true)
-            .http2_keep_alive_interval(KEEP_ALIVE.0)
-            .keep_alive_timeout(KEEP_ALIVE.1);
+            .http2_keep_alive_interval(self.keep_alive.0)
+            .keep_alive_timeout(self.keep_alive.1);
         let Some(pem) = &self.authority else { return Ok(endpoint) };
-        let mut tls = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(pem));
+        let mut tls = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(pem)).timeout(CONNECT);
         if let Some(name) = &self.server_name {
             tls = tls.domain_name(name);
         }
@@ -174,39 +205,109 @@ impl fmt::Debug for Builder {
 }
 
 impl Nodes {
-    /// The node that is asked now, and its place.
-    pub(crate) fn current(&self) -> (usize, Caller) {
-        let place = self.current.load(Relaxed) % self.all.len();
-        (place, self.all[place].caller.clone())
+    /// The node to ask for a call that has passed so many by, and its place. Where others than the first are asked, it is
+    /// looked now and then whether one before serves again, in the background: no call waits for that, or fails by it.
+    pub(crate) fn current(self: &Arc<Self>, passed: usize) -> (usize, Caller) {
+        let mut asked = self.asked();
+        let place = asked.place;
+        if place > 0
+            && asked.since.elapsed() >= LOOK
+            && let Ok(runtime) = Handle::try_current()
+        {
+            asked.since = Instant::now();
+            for before in 0..place {
+                let nodes = Arc::clone(self);
+                runtime.spawn(async move { nodes.look(before).await });
+            }
+        }
+        let place = (place + passed) % self.all.len();
+        (place, asked.callers[place].clone())
     }
 
-    /// The node at this place does not serve: the next is asked from now on, unless another was chosen meanwhile.
+    /// Its place alone.
+    pub(crate) fn place(&self, passed: usize) -> usize {
+        (self.asked().place + passed) % self.all.len()
+    }
+
+    /// Asks the node at this place from now on if it serves, and none before it is asked.
+    async fn look(&self, place: usize) {
+        let Node { endpoint, .. } = &self.all[place];
+        let serves = tokio::time::timeout(LOOK, serves(endpoint)).await;
+        if !matches!(serves, Ok(Ok(true))) {
+            return;
+        }
+        let mut asked = self.asked();
+        if place < asked.place {
+            asked.place = place;
+            // What became of the connection that it has left, nobody knows.
+            asked.callers[place] = caller(endpoint, &self.login);
+        }
+    }
+
+    /// Asks the first that answers, so that a wrong address is found; the others are connected to when needed.
+    async fn find(&self) -> Result<(), Error> {
+        let mut failures = Vec::new();
+        for Node { address, endpoint } in &self.all {
+            let why = match tokio::time::timeout(CONNECT, serves(endpoint)).await {
+                // One that does not serve yet says so itself when it is called.
+                Ok(Ok(_)) => break,
+                Ok(Err(status)) => match meaning(&status) {
+                    Meaning::Unsent(why) => why,
+                    Meaning::Lost(why) => format!("{why}; {SPEAKS}"),
+                    Meaning::TryAgain(_) | Meaning::Refused(_) => break,
+                },
+                Err(_) => format!("no answer within {} s; {SPEAKS}", CONNECT.as_secs()),
+            };
+            failures.push(format!("{address}: {why}"));
+        }
+        if failures.len() == self.all.len() {
+            return Err(Error::Unreachable(failures.join("; ")));
+        }
+        self.asked().place = failures.len();
+        Ok(())
+    }
+
+    /// The node at this place is down: the next is asked from now on, unless another was chosen meanwhile.
     pub(crate) fn avoid(&self, place: usize) {
-        let next = (place + 1) % self.all.len();
-        // Where it fails, somebody was here before.
-        let _ = self.current.compare_exchange(place, next, Relaxed, Relaxed);
+        let mut asked = self.asked();
+        if asked.place == place {
+            asked.place = (place + 1) % self.all.len();
+            asked.since = Instant::now();
+        }
     }
 
-    /// How many there are.
+    /// How many there are: at least one.
     pub(crate) fn len(&self) -> usize {
         self.all.len()
     }
+
+    pub(crate) fn address(&self, place: usize) -> &str {
+        &self.all[place].address
+    }
+
+    fn asked(&self) -> MutexGuard<'_, Asked> {
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Calls this node, on a connection that is made at the first call.
+fn caller(endpoint: &Endpoint, login: &Login) -> Caller {
+    IsochroneClient::with_interceptor(endpoint.connect_lazy(), login.clone())
+        .max_decoding_message_size(ANSWER_MOST)
+        .max_encoding_message_size(ANSWER_MOST)
+}
+
+/// Whether this node says that it serves, on a connection of its own: one on which nobody logs in is closed by the node, and
+/// a call that was just sent would be lost with it.
+async fn serves(endpoint: &Endpoint) -> Result<bool, Status> {
+    let request = call::within(HealthCheckRequest::default(), LOOK);
+    let answer = HealthClient::new(endpoint.connect_lazy()).check(request).await?;
+    Ok(answer.into_inner().status() == ServingStatus::Serving)
 }
 
 fn is_loopback(host: &str) -> bool {
     let host = host.trim_matches(['[', ']']);
     host == "localhost" || host.parse().is_ok_and(|address: std::net::IpAddr| address.is_loopback())
-}
-
-/// An error with what has caused it.
-fn causes(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text += &format!(": {error}");
-        cause = error.source();
-    }
-    text
 }
 
 #[cfg(test)]

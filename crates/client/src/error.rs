@@ -33,7 +33,7 @@ pub enum Error {
     /// A value that was to be a number is none.
     #[error("key \"{}\" holds no number", .0.escape_ascii())]
     NotANumber(Vec<u8>),
-    /// It was aborted each time, or nobody answered, until its tries or its time were over.
+    /// It was aborted each time, until its tries or its time were over.
     #[error("no effect after {tries} tries: {reason}")]
     GaveUp {
         /// Why, at last.
@@ -58,6 +58,23 @@ impl Error {
     }
 }
 
+/// An error with what has caused it.
+pub(crate) fn causes(error: &dyn std::error::Error) -> String {
+    with_causes(error.to_string(), error.source())
+}
+
+/// A text with what has caused that, each said once.
+pub(crate) fn with_causes(mut text: String, mut cause: Option<&(dyn std::error::Error + 'static)>) -> String {
+    while let Some(error) = cause {
+        let said = error.to_string();
+        if !text.contains(&said) {
+            text += &format!(": {said}");
+        }
+        cause = error.source();
+    }
+    text
+}
+
 /// In which way a call was refused.
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]
 #[non_exhaustive]
@@ -70,6 +87,9 @@ pub enum Code {
     Precondition,
     /// A limit was met.
     Limit,
+    /// It was asked again until its tries or its time were over, and may be asked again later: others on the same keys were
+    /// before it, there is no majority, or the node starts or stops.
+    Aborted,
     /// The user is not known, or the password is another.
     Unauthenticated,
     /// The user may not.
@@ -85,6 +105,7 @@ impl Code {
             tonic::Code::NotFound => Code::NotFound,
             tonic::Code::FailedPrecondition => Code::Precondition,
             tonic::Code::ResourceExhausted | tonic::Code::OutOfRange => Code::Limit,
+            tonic::Code::Aborted => Code::Aborted,
             tonic::Code::Unauthenticated => Code::Unauthenticated,
             tonic::Code::PermissionDenied => Code::Denied,
             _ => Code::Other,

@@ -1,7 +1,8 @@
 //! A keyspace: single keys, commands, snapshots, and where transactions begin.
 
-use crate::call::{self, Bounds, Meaning, meaning};
-use crate::client::Nodes;
+use crate::begin;
+use crate::call::{self, Bounds};
+use crate::client::{Caller, Nodes};
 use crate::error::{Error, Reason};
 use crate::reply::Reply;
 use crate::transaction::Transaction;
@@ -10,9 +11,8 @@ use isochrone_proto::v1::{self, begin_response};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
-use tonic::Status;
 
-/// How often what only reads is tried where nothing else is said, and for how long anything is.
+/// How often anything is tried where nothing else is said, and for how long.
 pub(crate) const TRIES: u32 = 64;
 pub(crate) const TIME: Duration = Duration::from_secs(20);
 
@@ -90,20 +90,19 @@ impl Keyspace {
         tries: &mut u32,
     ) -> Result<Snapshot, Error> {
         loop {
-            let message =
-                v1::BeginRequest { keyspace: self.name(), reads: reads.clone(), writes: Vec::new() };
-            let begin = async |mut caller: crate::client::Caller, message| caller.begin(message).await;
-            let (answer, ..) = call::repeat(&self.nodes, bounds, tries, message, begin).await?;
-            match answer.outcome {
-                Some(begin_response::Outcome::Snapshot(v1::Snapshot { reads, at })) => {
+            let (keyspace, reads) = (self.name(), reads.clone());
+            let message = v1::BeginRequest { keyspace, reads, writes: Vec::new(), name: Bytes::new() };
+            let (outcome, _open) = begin::begin(&self.nodes, bounds, tries, message).await?;
+            match outcome {
+                begin_response::Outcome::Snapshot(v1::Snapshot { reads, at }) => {
                     return Ok(Snapshot::of(reads, at));
                 }
-                Some(begin_response::Outcome::Aborted(aborted)) => {
+                begin_response::Outcome::Aborted(aborted) => {
                     if !bounds.again(*tries).await {
                         return Err(Error::GaveUp { reason: Reason::of(aborted.reason()), tries: *tries });
                     }
                 }
-                Some(begin_response::Outcome::Begun(_)) | None => return Err(strange()),
+                begin_response::Outcome::Begun(_) => return Err(strange()),
             }
         }
     }
@@ -114,22 +113,20 @@ impl Keyspace {
     /// There is no such keyspace, the key holds a collection, or no node answers.
     pub async fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Bytes>, Error> {
         let message = v1::GetRequest { keyspace: self.name(), key: bytes(key) };
-        let get = async |mut caller: crate::client::Caller, message| caller.get(message).await;
-        let (answer, ..) = call::repeat(&self.nodes, Bounds::of(TRIES, TIME), &mut 0, message, get).await?;
-        Ok(answer.value)
+        let get = async |mut caller: Caller, message| caller.get(message).await;
+        Ok(call::repeat(&self.nodes, Bounds::of(TRIES, TIME), message, get).await?.value)
     }
 
     /// Sets a key, as `SET` does. Of any keyspace.
     ///
     /// # Errors
-    /// It had no effect: there is no such keyspace, the user may not, or it was aborted until its time was up.
+    /// It had no effect: there is no such keyspace, the user may not, it was aborted until its time was up, 20 s and up
+    /// to 10 s more where a connection must be made, or no node can be reached.
     pub async fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<Written<()>, Error> {
         let message = v1::PutRequest { keyspace: self.name(), key: bytes(key), value: bytes(value) };
-        let (place, mut caller) = self.nodes.current();
-        match caller.put(call::within(message, TIME)).await {
-            Ok(answer) => Ok(written(answer.into_inner().unknown, ())),
-            Err(status) => self.lost(place, &status),
-        }
+        let put = async |mut caller: Caller, message| caller.put(message).await;
+        let answer = call::change(&self.nodes, Bounds::of(TRIES, TIME), message, put).await?;
+        Ok(answer.map_or_else(Written::Unknown, |answer| written(answer.unknown, ())))
     }
 
     /// Deletes a key, as `DEL` does, and says whether there was one. Of any keyspace.
@@ -138,14 +135,9 @@ impl Keyspace {
     /// As [`Keyspace::put`].
     pub async fn delete(&self, key: impl AsRef<[u8]>) -> Result<Written<bool>, Error> {
         let message = v1::DeleteRequest { keyspace: self.name(), key: bytes(key) };
-        let (place, mut caller) = self.nodes.current();
-        match caller.delete(call::within(message, TIME)).await {
-            Ok(answer) => {
-                let v1::DeleteResponse { unknown, existed } = answer.into_inner();
-                Ok(written(unknown, existed))
-            }
-            Err(status) => self.lost(place, &status),
-        }
+        let delete = async |mut caller: Caller, message| caller.delete(message).await;
+        let answer = call::change(&self.nodes, Bounds::of(TRIES, TIME), message, delete).await?;
+        Ok(answer.map_or_else(Written::Unknown, |answer| written(answer.unknown, answer.existed)))
     }
 
     /// Executes a Redis command on the data of the keyspace: `["INCRBY", "visits", "2"]`. Of any keyspace.
@@ -159,30 +151,15 @@ impl Keyspace {
     ) -> Result<Written<Reply>, Error> {
         let words = words.into_iter().map(bytes).collect();
         let message = v1::ExecuteRequest { keyspace: self.name(), words };
-        let (place, mut caller) = self.nodes.current();
-        match caller.execute(call::within(message, TIME)).await {
-            Ok(answer) => {
-                let v1::ExecuteResponse { unknown, reply } = answer.into_inner();
-                Ok(written(unknown, reply.map_or(Reply::Null, Reply::of)))
-            }
-            Err(status) => self.lost(place, &status),
-        }
+        let execute = async |mut caller: Caller, message| caller.execute(message).await;
+        let answer = call::change(&self.nodes, Bounds::of(TRIES, TIME), message, execute).await?;
+        Ok(answer.map_or_else(Written::Unknown, |v1::ExecuteResponse { unknown, reply }| {
+            written(unknown, reply.map_or(Reply::Null, Reply::of))
+        }))
     }
 
     pub(crate) fn name(&self) -> String {
         self.name.as_ref().to_owned()
-    }
-
-    /// What a call to the node at this place has come to that is not to be repeated. The next one goes to another.
-    fn lost<T>(&self, place: usize, status: &Status) -> Result<Written<T>, Error> {
-        match meaning(status) {
-            Meaning::Refused(error) => Err(error),
-            Meaning::TryAgain => Err(Error::refused(status)),
-            Meaning::Lost(why) => {
-                self.nodes.avoid(place);
-                Ok(Written::Unknown(why))
-            }
-        }
     }
 }
 

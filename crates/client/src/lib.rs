@@ -42,16 +42,23 @@
 //! partitions did not answer, between the request to commit and its answer. No transaction is tried again whose end is
 //! not known.
 //!
+//! **Nodes.** A node that is down, or silent for long, is left for the next one by all calls; one that stops, or that does
+//! not answer a call in its time, by that call alone. What has no effect there is asked again at the next. Every ten
+//! seconds it is looked whether a nearer one serves again.
+//!
 //! **Redis clients** see the same keys: values here are the strings of `GET` and `SET` there.
 
 #![forbid(unsafe_code)]
 
+mod begin;
 mod call;
 mod client;
 mod error;
 mod keyspace;
 mod pause;
 mod reply;
+#[cfg(test)]
+mod tests;
 mod transaction;
 
 pub use client::{Builder, Client};

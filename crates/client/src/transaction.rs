@@ -1,19 +1,18 @@
 //! Transactions in one closure.
 
+use crate::begin::{self, Open};
 use crate::call::{self, Bounds, Meaning, meaning};
-use crate::client::Caller;
-use crate::error::{Error, Reason};
+use crate::error::{Code, Error, Reason};
 use crate::keyspace::{Keyspace, Snapshot, TIME, TRIES, bytes, strange};
 use bytes::Bytes;
 use isochrone_proto::v1::{self, begin_response, commit_response};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Duration;
+use tokio::time::Instant;
 
 /// How long after its deadline the end of a transaction that is being committed is still waited for.
 const GRACE: Duration = Duration::from_secs(1);
-/// How long giving a transaction up may take; if nobody hears of it, it ends by itself.
-const FAREWELL: Duration = Duration::from_secs(1);
 
 /// A transaction before it runs.
 #[must_use = "it does nothing until it is run"]
@@ -162,13 +161,8 @@ impl Txn {
 enum Tried<T> {
     Ended(Outcome<T>),
     Again(Reason),
-}
-
-/// A transaction that a node has begun.
-struct Begun {
-    txn: Bytes,
-    caller: Caller,
-    place: usize,
+    /// What the closures have answered it with.
+    Failed(Error),
 }
 
 impl Transaction {
@@ -228,7 +222,8 @@ impl Transaction {
         self
     }
 
-    /// Takes at most so long, all tries together; 20 s where nothing is said. A single try can take no longer than the
+    /// Takes at most so long, all tries together, and up to 10 s more where a connection must be made; 20 s where nothing is
+    /// said. A single try can take no longer than the
     /// keyspace's `time_limit`.
     pub fn within(mut self, time: Duration) -> Transaction {
         self.time = time;
@@ -237,6 +232,10 @@ impl Transaction {
 
     /// Runs the transaction: begins it, hands what was read to `body`, and commits what `body` has put; again, where it
     /// was aborted, after a pause. An error of `body` ends the transaction without effect.
+    ///
+    /// To drop the future, as a timeout does, gives the transaction up: the node is told in the background, as long as the
+    /// runtime runs, and lets go of the keys. Where it was dropped after `body` has answered, it may have been committed all
+    /// the same.
     ///
     /// # Errors
     /// It had no effect: `body` has failed, the keyspace has no transactions, a limit was met, or no node answers.
@@ -253,7 +252,11 @@ impl Transaction {
                 }
                 Ok(Tried::Ended(outcome)) => return Ok(outcome),
                 Ok(Tried::Again(reason)) => reason,
+                Ok(Tried::Failed(error)) => return Err(error),
                 Err(Error::GaveUp { reason, .. }) => return Ok(Outcome::Aborted { reason, tries }),
+                Err(Error::Refused { code: Code::Aborted, .. }) => {
+                    return Ok(Outcome::Aborted { reason: Reason::Unavailable, tries });
+                }
                 Err(error) => return Err(error),
             };
             if !bounds.again(tries).await {
@@ -272,7 +275,10 @@ impl Transaction {
         let mut found = None;
         if let Some((by, which)) = &self.finder {
             let seen = self.keyspace.snapshot_within(by.clone(), bounds, &mut 0).await?;
-            let keys = which(&seen)?;
+            let keys = match which(&seen) {
+                Ok(keys) => keys,
+                Err(error) => return Ok(Tried::Failed(error)),
+            };
             reads.extend(by.iter().cloned().chain(keys.reads));
             writes.extend(keys.writes);
             found = Some(seen);
@@ -281,19 +287,15 @@ impl Transaction {
             keyspace: self.keyspace.name(),
             reads: reads.into_iter().collect(),
             writes: writes.iter().cloned().collect(),
+            name: Bytes::new(),
         };
-        let begin = async |mut caller: Caller, message| caller.begin(message).await;
-        let (answer, place, caller) =
-            call::repeat(&self.keyspace.nodes, bounds, tries, message, begin).await?;
-        let (reads, begun, at) = match answer.outcome {
-            Some(begin_response::Outcome::Begun(v1::Begun { txn, reads })) => {
-                (reads, Some(Begun { txn, caller, place }), 0)
-            }
-            Some(begin_response::Outcome::Snapshot(v1::Snapshot { reads, at })) => (reads, None, at),
-            Some(begin_response::Outcome::Aborted(aborted)) => {
+        let (outcome, open) = begin::begin(&self.keyspace.nodes, bounds, tries, message).await?;
+        let (reads, begun, at) = match outcome {
+            begin_response::Outcome::Begun(v1::Begun { reads, .. }) => (reads, Some(open), 0),
+            begin_response::Outcome::Snapshot(v1::Snapshot { reads, at }) => (reads, None, at),
+            begin_response::Outcome::Aborted(aborted) => {
                 return Ok(Tried::Again(Reason::of(aborted.reason())));
             }
-            None => return Err(strange()),
         };
         let Snapshot { reads, .. } = Snapshot::of(reads, at);
         let same = |seen: &Snapshot| seen.reads.iter().all(|(key, read)| reads.get(key) == Some(read));
@@ -306,7 +308,7 @@ impl Transaction {
             Ok(value) => value,
             Err(error) => {
                 give_up(begun).await;
-                return Err(error);
+                return Ok(Tried::Failed(error));
             }
         };
         match begun {
@@ -316,45 +318,55 @@ impl Transaction {
         }
     }
 
-    async fn commit<T>(&self, begun: Begun, txn: Txn, bounds: Bounds, value: T) -> Result<Tried<T>, Error> {
+    async fn commit<T>(&self, begun: Open, txn: Txn, bounds: Bounds, value: T) -> Result<Tried<T>, Error> {
         let updates = txn.updates.into_iter().map(|(key, value)| v1::Update { key, value }).collect();
-        let message = v1::CommitRequest { txn: begun.txn.clone(), updates };
-        let answer = begun.caller.clone().commit(call::within(message, bounds.left() + GRACE)).await;
-        let ended = match answer.map(|answer| answer.into_inner().outcome) {
-            Ok(Some(commit_response::Outcome::Committed(v1::Committed { at }))) => {
-                Outcome::Committed { value, at, tries: 0 }
+        let message = v1::CommitRequest { txn: begun.txn(), updates };
+        let (time, since) = (bounds.left() + GRACE, Instant::now());
+        let answer = call::only_once(time, begun.caller.clone().commit(call::within(message, time))).await;
+        let status = match answer {
+            Ok(v1::CommitResponse { outcome }) => {
+                begun.ended();
+                return Ok(match outcome {
+                    Some(commit_response::Outcome::Committed(v1::Committed { at })) => {
+                        Tried::Ended(Outcome::Committed { value, at, tries: 0 })
+                    }
+                    Some(commit_response::Outcome::Aborted(aborted)) => {
+                        Tried::Again(Reason::of(aborted.reason()))
+                    }
+                    Some(commit_response::Outcome::Unknown(v1::Unknown { why })) => {
+                        Tried::Ended(Outcome::Unknown { why })
+                    }
+                    None => Tried::Ended(Outcome::Unknown { why: strange().to_string() }),
+                });
             }
-            Ok(Some(commit_response::Outcome::Aborted(aborted))) => {
-                return Ok(Tried::Again(Reason::of(aborted.reason())));
-            }
-            Ok(Some(commit_response::Outcome::Unknown(v1::Unknown { why }))) => Outcome::Unknown { why },
-            Ok(None) => Outcome::Unknown { why: strange().to_string() },
-            Err(status) => match meaning(&status) {
-                Meaning::TryAgain => return Ok(Tried::Again(Reason::Unavailable)),
-                // Its time was over, or the node has started anew: it was never asked to commit.
-                Meaning::Refused(_) if status.code() == tonic::Code::FailedPrecondition => {
-                    return Ok(Tried::Again(Reason::HeartbeatLost));
-                }
-                // Too much was put, as a rule: it is open still.
-                Meaning::Refused(error) => {
-                    give_up(Some(begun)).await;
-                    return Err(error);
-                }
-                Meaning::Lost(why) => {
-                    self.keyspace.nodes.avoid(begun.place);
-                    Outcome::Unknown { why }
-                }
-            },
+            Err(status) => status,
         };
-        Ok(Tried::Ended(ended))
+        // Here it may be open still. Once the node commits it, to give it up changes nothing.
+        match meaning(&status) {
+            Meaning::TryAgain(_) | Meaning::Unsent(_) => Ok(Tried::Again(Reason::Unavailable)),
+            // Its time was over, or the node has started anew: it was never asked to commit.
+            Meaning::Refused(_) if status.code() == tonic::Code::FailedPrecondition => {
+                begun.ended();
+                Ok(Tried::Again(Reason::HeartbeatLost))
+            }
+            // Too much was put, as a rule.
+            Meaning::Refused(error) => {
+                begun.give_up().await;
+                Err(error)
+            }
+            Meaning::Lost(why) => {
+                if call::is_down(&status, since.elapsed()) {
+                    self.keyspace.nodes.avoid(begun.place);
+                }
+                Ok(Tried::Ended(Outcome::Unknown { why }))
+            }
+        }
     }
 }
 
-/// Tells the node that nobody will commit this.
-async fn give_up(begun: Option<Begun>) {
-    if let Some(Begun { txn, mut caller, .. }) = begun {
-        // Untold, it ends by itself.
-        let _ = caller.abort(call::within(v1::AbortRequest { txn }, FAREWELL)).await;
+async fn give_up(begun: Option<Open>) {
+    if let Some(begun) = begun {
+        begun.give_up().await;
     }
 }
 

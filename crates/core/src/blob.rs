@@ -17,6 +17,11 @@ impl Blob {
     pub fn new(bytes: &[u8]) -> Blob {
         Blob(Arc::from(bytes))
     }
+
+    /// Whether a clone of it is held somewhere else at this moment: if not, these bytes go with this one.
+    pub fn is_shared(&self) -> bool {
+        !self.0.is_unique()
+    }
 }
 
 impl Default for Blob {

@@ -468,7 +468,7 @@ mod tests {
             text,
             Cells::RoundTrip,
             expect![[r#"
-            m.csv:2: row "A", column "B": "NaN" is not a number
+            m.csv:2: row "A", column "B": "NaN" is not a number in plain decimals
               give milliseconds, such as 73 or 4.4
             m.csv:2: row "A", column "C": the cell is empty
               give milliseconds; only the diagonal may be empty
@@ -476,7 +476,7 @@ mod tests {
               give milliseconds, such as 73 or 4.4
             m.csv:3: row "B", column "C": "1.0000001" has more decimals than can be kept exactly
               give milliseconds with at most 6 decimals (nanoseconds)
-            m.csv:4: row "C", column "A": "9e9" is not a number
+            m.csv:4: row "C", column "A": "9e9" is not a number in plain decimals
               give milliseconds, such as 73 or 4.4
             m.csv:4: row "C", column "B": "99999999999" is longer than an hour
               give milliseconds, such as 73 or 4.4"#]],

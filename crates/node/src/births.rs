@@ -14,9 +14,12 @@
 //! times since it was taken in, nobody can tell, and it is taken in. So that a copy does not get there by being refused again and
 //! again, the starts that are refused are remembered by their numbers, and who is refused forgets that start before any other.
 //!
+//! Where only the journal in the directory is an old copy, the node itself does not start ([`Births::check`]).
+//!
 //! What this cannot see: a copy that was made while the node ran, where the next start is that of the copy; and one whose
 //! neighbours were away in all starts since it was made.
 
+use crate::journal::{JournalError, Newest};
 use crate::listing::Listing;
 use crate::node::StartError;
 use isochrone_core::{NodeId, Random};
@@ -121,8 +124,29 @@ pub(crate) enum Stranger {
 }
 
 impl Births {
+    /// What keeps a node from starting on a journal of which this is the newest segment, if that is so: it is an old copy, without
+    /// what was acknowledged since. Nothing is changed; a start that counted itself in the copy before it is refused would let
+    /// the copy catch up.
+    ///
+    /// A journal that was not exchanged is never refused, wherever a start was cut short. The journal counts a start first, and
+    /// has it synced, whether `fsync` is on or off, before this file says its number: so this file knows of no start that the
+    /// journal did not know of before. And this file is renamed into its place as a whole.
+    ///
+    /// # Errors
+    /// That; or the file cannot be read, or is damaged.
+    pub(crate) fn check(data: &Path, me: NodeId, journal: &Newest) -> Result<(), StartError> {
+        let entries = PEERS.read(data, entry)?.map(|found| found.entries).unwrap_or_default();
+        let own = entries.into_iter().filter(|(node, _)| *node == me).flat_map(|(_, known)| known.starts);
+        let known = own.map(|start| start.number).max().unwrap_or(0);
+        if journal.incarnation >= known {
+            return Ok(());
+        }
+        let (path, beside, found) = (journal.path.clone(), PEERS.path(data), journal.incarnation);
+        Err(JournalError::Older { path, beside, found, known }.into())
+    }
+
     /// What a data directory knows, with one more start of its node, which is durable from here on. Where it has no birth it is
-    /// given one. `incarnation` is how often the journal was opened.
+    /// given one. `incarnation` is how often the journal was opened; whether that may be is for [`Births::check`] to say, before.
     ///
     /// # Errors
     /// The file cannot be read or written, or is not what this version writes.
@@ -141,15 +165,6 @@ impl Births {
         };
         past.drain(..past.len().saturating_sub(PAST));
         let last = past.iter().map(|start| start.number).max().unwrap_or(0);
-        if incarnation <= last {
-            tracing::error!(
-                "{}: the journal of this node is older than this file, which knows of start {last}, and this is the journal's start \
-                 {incarnation}: an old copy of the journal was put in its place, or `fsync` was off when the power failed. What \
-                 this node has acknowledged in between is not in it: stop it, and replace it by an empty one (see \
-                 docs/operations.md)",
-                PEERS.path(data).display()
-            );
-        }
         let next = last.saturating_add(1);
         let start = Start { number: incarnation.max(next), salt: random.next_u64() };
         let starts = past.iter().copied().chain([start]).collect();
@@ -259,6 +274,9 @@ fn line((node, known): (&NodeId, &Known)) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::journal::faulty::{Crash, Faults, FaultyDisk};
+    use crate::journal::{Batch, Fsync, Journal, JournalOptions, RealDisk, StreamId, newest};
+    use std::fs;
 
     /// Node 1 starts.
     fn open(data: &Path, seed: u64) -> Births {
@@ -301,6 +319,85 @@ mod tests {
             births.own().start.number
         };
         assert_eq!([5, 5, 6, 9].map(number), [5, 6, 7, 9]);
+    }
+
+    fn small_segments(fsync: Fsync) -> JournalOptions {
+        let (segment_first, segment_max) = (8 << 10, 16 << 10);
+        JournalOptions { fsync, segment_first, segment_max, seed: Some(1), ..JournalOptions::new(7, 1) }
+    }
+
+    #[test]
+    fn a_journal_that_is_older_is_refused_however_often_it_is_tried_and_left_as_it_is() {
+        let data = tempfile::tempdir().unwrap();
+        let path = data.path().join("journal");
+        fs::create_dir(&path).unwrap();
+        let (disk, options) = (RealDisk::new(&path), small_segments(Fsync::On));
+        let start = |fresh: bool| -> Result<(), StartError> {
+            if let Some(newest) = newest(&disk, &options)? {
+                Births::check(data.path(), NodeId(1), &newest)?;
+            }
+            let (mut journal, _) = Journal::open_on(disk.clone(), options.clone(), fresh)?;
+            Births::open(data.path(), NodeId(1), journal.incarnation(), &mut Random::seeded(1))?;
+            journal.close()?;
+            Ok(())
+        };
+        let files = || -> BTreeMap<PathBuf, Vec<u8>> {
+            let paths = path.read_dir().unwrap().map(|entry| entry.unwrap().path());
+            paths.map(|path| (path.clone(), fs::read(path).unwrap())).collect()
+        };
+        let put = |files: &BTreeMap<PathBuf, Vec<u8>>| {
+            files.iter().for_each(|(path, bytes)| fs::write(path, bytes).unwrap());
+        };
+        start(true).unwrap();
+        start(false).unwrap();
+        let old = files();
+        start(false).unwrap();
+        let whole = files();
+        put(&old);
+        for _ in 0..5 {
+            let refused = start(false).unwrap_err().to_string();
+            let told = "journal/: this journal is an old copy: the last start of this node that it knows of is number 2, and ";
+            assert!(refused.contains(told) && refused.contains("PEERS knows of number 3. "), "{refused}");
+            assert!(files() == old, "it was changed");
+        }
+        put(&whole);
+        start(false).unwrap();
+    }
+
+    #[test]
+    fn wherever_a_start_is_cut_short_the_next_one_is_not_refused() {
+        for fsync in [Fsync::On, Fsync::Off] {
+            let (data, disk) = (tempfile::tempdir().unwrap(), FaultyDisk::default());
+            let options = small_segments(fsync);
+            let powers =
+                (0..4_096).step_by(128).map(|power| Faults { power: Some(power), ..Faults::default() });
+            let syncs = (0..6).map(|sync| Faults { sync: Some(sync), ..Faults::default() });
+            let names = (0..3).map(|names| Faults { names: Some(names), ..Faults::default() });
+            let mut whole = 0;
+            for (number, faults) in (0_u64..).zip(powers.chain(syncs).chain(names)) {
+                disk.fail(faults);
+                let fresh = !disk.lengths().keys().any(|name| name.starts_with("segment-"));
+                let opened = Journal::open_on(disk.clone(), options.clone(), fresh);
+                // Every other start that comes so far ends before it is remembered.
+                if let Ok((mut journal, _)) = opened
+                    && number % 2 == 0
+                {
+                    let mut random = Random::seeded(number);
+                    Births::open(data.path(), NodeId(1), journal.incarnation(), &mut random).unwrap();
+                    whole += 1;
+                    let mut batch = Batch::default();
+                    batch.record(StreamId(1), &[7; 3_000]);
+                    // This may fail as well.
+                    let _ = journal.append_sync(&[batch]);
+                }
+                disk.crash(Crash::Torn(number));
+                match newest(&disk, &options).unwrap() {
+                    Some(newest) => Births::check(data.path(), NodeId(1), &newest).unwrap(),
+                    None => assert!(!PEERS.path(data.path()).exists(), "{number}"),
+                }
+            }
+            assert!(whole > 5, "{whole} starts are remembered");
+        }
     }
 
     #[test]

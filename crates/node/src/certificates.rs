@@ -1,8 +1,9 @@
 //! Certificates that are renewed while the node runs, and the warning that they run out (`trust.md` S1).
 //!
 //! A thread looks at the files now and then. When they have changed and fit together, new connections use what
-//! they hold; those that stand go on. Files that do not fit together, as in the middle of being replaced, or cannot
-//! be read, change nothing: what was loaded last stays in use, and they are tried again with every look.
+//! they hold; those that stand go on. Files that do not fit together, as in the middle of being replaced, or with which
+//! peers would refuse this node, or that cannot be read, change nothing: what was loaded last stays in use, and they are
+//! tried again with every look. Who has signed what clients are shown is not looked at: these know, and may trust others.
 
 use crate::security::{self, PeerTls, SecurityError};
 use isochrone_core::deployment::{PeerIdentity, ServerIdentity};
@@ -27,6 +28,8 @@ pub(crate) struct Files {
     pub peer: Option<PeerIdentity>,
     /// What it shows to its clients.
     pub client: Option<ServerIdentity>,
+    /// The name that peers demand in what it shows to them.
+    pub name: String,
 }
 
 /// What the files held.
@@ -83,12 +86,12 @@ impl Files {
     /// Reads them all.
     ///
     /// # Errors
-    /// One is missing, or they do not fit together.
+    /// One is missing, or they do not fit together, or peers that have the same authority would refuse this node.
     pub fn load(&self) -> Result<Loaded, SecurityError> {
         let mut expiries = Expiries::default();
         let mut loaded = Loaded { peer: None, client: None, expiries };
         if let Some(files) = &self.peer {
-            loaded.peer = Some(security::peer_tls(&files.ca, &files.cert, &files.key)?);
+            loaded.peer = Some(security::peer_tls(&files.ca, &files.cert, &files.key, &self.name)?);
             expiries.authority = Some(expiry(&files.ca)?);
             expiries.peer = Some(expiry(&files.cert)?);
         }
@@ -200,15 +203,15 @@ fn warn(expiries: Expiries, now: u64) {
 fn expiry(path: &Path) -> Result<u64, SecurityError> {
     let certificates = security::certificates(path)?;
     let first = certificates.first().map(CertificateDer::as_ref).unwrap_or_default();
-    let (_, parsed) = x509_parser::parse_x509_certificate(first)
-        .map_err(|error| SecurityError::Unfit { path: path.to_owned(), cause: error.to_string() })?;
-    Ok(u64::try_from(parsed.validity().not_after.timestamp()).unwrap_or(0))
+    let unfit = |cause| SecurityError::Unfit { path: path.to_owned(), cause };
+    security::validity(first).map(|(_, ends)| ends).map_err(unfit)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::cert;
+    use isochrone_core::NodeId;
 
     fn issue(days: u32) -> cert::Issued {
         let authority = cert::authority("test", 90).unwrap();
@@ -222,7 +225,7 @@ mod tests {
         std::fs::write(&cert, &issued.certificate).unwrap();
         std::fs::write(&key, &issued.key).unwrap();
         let client = Some(ServerIdentity { cert: cert.clone(), key: key.clone() });
-        (Files { peer: None, client }, cert, key)
+        (Files { client, ..Files::default() }, cert, key)
     }
 
     fn days_left(expiries: Expiries) -> Vec<(&'static str, u64)> {
@@ -286,5 +289,92 @@ mod tests {
         assert!(error.contains("server.key: cannot read the private key"), "{error}");
         std::fs::write(&cert, "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n").unwrap();
         assert!(expiry(&cert).is_err());
+    }
+
+    /// Where what node 1 shows to its peers lies, and its authority's certificate.
+    fn of_peer(directory: &Path) -> PeerIdentity {
+        let [ca, cert, key] = ["ca.pem", "n1.pem", "n1.key"].map(|name| directory.join(name));
+        PeerIdentity { ca, cert, key }
+    }
+
+    /// A pair that this authority makes for this node of cluster 7.
+    fn issue_peer(authority: &cert::Issued, node: u16, days: u32) -> cert::Issued {
+        cert::node(authority, "test", 7, NodeId(node), "n", days).unwrap()
+    }
+
+    #[test]
+    fn a_pair_that_peers_would_refuse_is_not_taken_up() {
+        let directory = tempfile::tempdir().unwrap();
+        let peer = of_peer(directory.path());
+        let put = |pair: &cert::Issued, second| {
+            replace(&peer.cert, pair.certificate.as_bytes(), second);
+            replace(&peer.key, pair.key.as_bytes(), second);
+        };
+        let [authority, other] = [0, 1].map(|_| cert::authority("test", 90).unwrap());
+        let elsewhere = cert::authority("elsewhere", 90).unwrap();
+        std::fs::write(&peer.ca, &authority.certificate).unwrap();
+        put(&issue_peer(&authority, 1, 30), 1_000);
+        let name = security::peer_name(NodeId(1), 7);
+        let files = Files { peer: Some(peer.clone()), client: None, name: name.clone() };
+        files.load().unwrap();
+        let mut look = Look { known: files.marks(), files, unfit: None };
+        let for_clients = cert::server(&authority, "test", "n1", vec![name.clone()], 30).unwrap();
+        let unsigned = format!("no authority in {} has signed it", peer.ca.display());
+        for (second, pair, wrong) in [
+            (2_000, issue_peer(&other, 1, 30), unsigned.clone()),
+            (3_000, cert::node(&elsewhere, "elsewhere", 7, NodeId(1), "n", 30).unwrap(), unsigned),
+            (4_000, issue_peer(&authority, 2, 30), format!("it is not made for {name}")),
+            (5_000, for_clients, "so peers refuse it".to_owned()),
+        ] {
+            put(&pair, second);
+            assert!(look.again().is_none(), "{wrong}");
+            assert_eq!(look.unfit.as_ref(), Some(&look.files.marks()), "it is warned of: {wrong}");
+            let error = look.files.load().err().unwrap().to_string();
+            assert!(error.contains("n1.pem: ") && error.contains(&wrong), "{error}");
+        }
+        put(&issue_peer(&authority, 1, 60), 6_000);
+        let loaded = look.again().expect("it is this node's");
+        assert_eq!(days_left(loaded.expiries), [("authority", 90), ("peer", 60)]);
+    }
+
+    #[test]
+    fn an_authority_follows_another_by_way_of_both() {
+        let directory = tempfile::tempdir().unwrap();
+        let peer = of_peer(directory.path());
+        let put = |pair: &cert::Issued, second| {
+            replace(&peer.cert, pair.certificate.as_bytes(), second);
+            replace(&peer.key, pair.key.as_bytes(), second);
+        };
+        let [old, new] = [0, 1].map(|_| cert::authority("test", 90).unwrap());
+        std::fs::write(&peer.ca, &old.certificate).unwrap();
+        put(&issue_peer(&old, 1, 30), 1_000);
+        let name = security::peer_name(NodeId(1), 7);
+        let files = Files { peer: Some(peer.clone()), client: None, name };
+        let mut look = Look { known: files.marks(), files, unfit: None };
+        replace(&peer.ca, new.certificate.as_bytes(), 2_000);
+        assert!(look.again().is_none(), "the pair is not of the new one yet");
+        replace(&peer.ca, format!("{}{}", old.certificate, new.certificate).as_bytes(), 3_000);
+        assert!(look.again().is_some());
+        put(&issue_peer(&new, 1, 30), 4_000);
+        assert!(look.again().is_some());
+        replace(&peer.ca, new.certificate.as_bytes(), 5_000);
+        assert!(look.again().is_some());
+    }
+
+    #[test]
+    fn a_pair_that_has_run_out_keeps_no_node_from_starting() {
+        let directory = tempfile::tempdir().unwrap();
+        let peer = of_peer(directory.path());
+        let authority = cert::authority("test", 90).unwrap();
+        let pair = issue_peer(&authority, 1, 0);
+        for (path, text) in
+            [(&peer.ca, &authority.certificate), (&peer.cert, &pair.certificate), (&peer.key, &pair.key)]
+        {
+            std::fs::write(path, text).unwrap();
+        }
+        let name = security::peer_name(NodeId(1), 7);
+        let loaded = Files { peer: Some(peer), client: None, name }.load().unwrap();
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+        assert!(loaded.expiries.peer.is_some_and(|at| at <= now));
     }
 }

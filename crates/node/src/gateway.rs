@@ -79,6 +79,13 @@ pub trait Session: Send {
 
     /// Whether the connection is to be closed once `out` is flushed (QUIT, a protocol error).
     fn closing(&self) -> bool;
+
+    /// Bytes, about, of answers that have come and are not in `out` yet: they wait for others, or for what is unsent to become
+    /// less, upon which the shard calls [`Session::tick`]. Not counted is what the keyspace still has in memory as well, as far as that
+    /// was known at the last call. More than 0 while there is any such answer.
+    fn holds(&self) -> usize {
+        0
+    }
 }
 
 /// What a session asks of the shard.

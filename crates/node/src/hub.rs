@@ -6,7 +6,8 @@
 //! missed is gone, as in Redis.
 //!
 //! To other nodes ([`News`]): every message that is published; that somebody here waits for a key, once a
-//! second for as long as it does; and that a key for which somebody elsewhere waits was given something.
+//! second for as long as it does; that a key for which somebody elsewhere waits was given something; and how many
+//! subscriptions names have here, when that changes and again every ten seconds.
 
 use crate::audit::Audit;
 use crate::gateway::Outcome;
@@ -14,7 +15,7 @@ use crate::redis::acl::Users;
 use crate::redis::{Scripts, Slowlog};
 use isochrone_core::command::{Kind, Operation};
 use isochrone_core::glob::Glob;
-use isochrone_core::{Blob, Instant, KeyspaceId, Span};
+use isochrone_core::{Blob, Instant, KeyspaceId, NodeId, Span};
 use serde::{Deserialize, Serialize};
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -56,6 +57,18 @@ const HEARD_STEPS: usize = 200_000;
 /// Bytes of news to other nodes that wait to be sent, at most; beyond that they are lost.
 const NEWS_MAX: usize = 16 << 20;
 
+/// Names of which a node tells others how many subscriptions they have, and the bytes of these names, at most.
+const COUNTED_MAX: usize = 10_000;
+const COUNTED_BYTES: usize = 1 << 20;
+/// How often that is told at most, and about how many bytes then: with the longest name, no more than leave in one piece.
+const COUNTS_PACE: Span = Span::from_millis(50);
+const COUNTS_BYTES: usize = 11 << 10;
+/// What one takes beside its name.
+const COUNT_BYTES: usize = 8;
+/// How often all of it is told again, since news may be lost, and how long it is believed.
+const COUNTS_AGAIN: Span = Span::from_secs(10);
+const COUNTS_BELIEVED: Span = Span::from_secs(30);
+
 /// What one node tells all others. The order of the variants is the wire format.
 #[derive(Clone, Eq, PartialEq, Debug, Serialize, Deserialize)]
 pub enum News {
@@ -82,6 +95,18 @@ pub enum News {
         /// How many elements, roughly.
         count: u32,
     },
+    /// A message for whoever has subscribed to a shard channel.
+    ShardPublished {
+        /// Where it was published.
+        channel: Blob,
+        /// What.
+        payload: Blob,
+    },
+    /// How many subscriptions names have on the telling node: none where the last has ended.
+    Subscribed {
+        /// The names.
+        counts: Vec<(Topic, Blob, u32)>,
+    },
 }
 
 impl News {
@@ -89,11 +114,25 @@ impl News {
     fn bytes(&self) -> usize {
         size_of::<News>()
             + match self {
-                News::Published { channel, payload } => channel.len() + payload.len(),
+                News::Published { channel, payload } | News::ShardPublished { channel, payload } => {
+                    channel.len() + payload.len()
+                }
                 News::Waiting { keys, .. } => keys.iter().map(|key| size_of::<Blob>() + key.len()).sum(),
                 News::Filled { key, .. } => key.len(),
+                News::Subscribed { counts } => {
+                    counts.iter().map(|(_, name, _)| size_of::<(Topic, Blob, u32)>() + name.len()).sum()
+                }
             }
     }
+}
+
+/// What was heard of a node: news that it tells, or none where it is gone or has come anew, and what it has said of its
+/// subscriptions holds no longer.
+pub type Heard = (NodeId, Option<News>);
+
+/// About how much memory it takes.
+fn heard_bytes((_, news): &Heard) -> usize {
+    news.as_ref().map_or(size_of::<News>(), News::bytes)
 }
 
 /// What one connection is told.
@@ -101,6 +140,8 @@ impl News {
 pub enum Notice {
     /// A message of a channel, by a pattern where that is how it was subscribed to.
     Message {
+        /// Whether it is a shard channel.
+        shard: bool,
         /// The pattern that fits the channel.
         pattern: Option<Blob>,
         /// The channel.
@@ -127,6 +168,11 @@ pub struct Hub {
     channels: BTreeMap<Blob, BTreeSet<u64>>,
     patterns: BTreeMap<Blob, Pattern>,
     pattern_bytes: usize,
+    shards: BTreeMap<Blob, BTreeSet<u64>>,
+    /// What other nodes are told of all these.
+    telling: Telling,
+    /// What they have told of theirs.
+    elsewhere: BTreeMap<NodeId, Elsewhere>,
     members: BTreeMap<u64, Member>,
     /// The connections that wait for a key, the one that has waited longest first.
     waiting: BTreeMap<(KeyspaceId, Blob), VecDeque<u64>>,
@@ -136,7 +182,7 @@ pub struct Hub {
     remote: BTreeMap<(KeyspaceId, Blob), Instant>,
     /// The bytes of these keys.
     remote_bytes: usize,
-    /// When it is looked again which of them are not believed any more.
+    /// When it is looked again what is not believed any more of what they have said.
     remote_look: Instant,
     /// Who is to be told what, in order; without a notice, the next of the messages that lie with the connection.
     mail: VecDeque<(u64, Option<Notice>)>,
@@ -153,7 +199,7 @@ pub struct Hub {
     news: Vec<News>,
     news_bytes: usize,
     /// What other nodes have told, and nobody here has heard yet.
-    told: VecDeque<News>,
+    told: VecDeque<Heard>,
     told_bytes: usize,
     /// The connections that are told what this node is asked.
     monitors: BTreeSet<u64>,
@@ -170,12 +216,155 @@ struct Pattern {
     connections: BTreeSet<u64>,
 }
 
+/// A name that is subscribed to, and as what.
+type Name = (Topic, Blob);
+
+/// What this node tells others of its subscriptions.
+#[derive(Debug, Default)]
+struct Telling {
+    /// The names that are told of, each until it was told that it has no subscription any more.
+    names: BTreeSet<Name>,
+    /// The bytes of these.
+    bytes: usize,
+    /// The names that there is no room for.
+    untold: BTreeSet<Name>,
+    /// Those that are told of and have more or fewer subscriptions than was told.
+    changed: BTreeSet<Name>,
+    /// The same, as they have changed, and some that have been told since.
+    turns: VecDeque<Name>,
+    /// Those that are told once more.
+    repeats: VecDeque<Name>,
+    /// All are told once more when these are.
+    anew: bool,
+    /// Whether the last that was told was one of these.
+    repeated: bool,
+    /// Before then nothing is told.
+    next: Instant,
+    /// When all is told again.
+    again: Instant,
+}
+
+impl Telling {
+    /// A name has more or fewer subscriptions than before, and `any` or none.
+    fn note(&mut self, name: Name, any: bool) {
+        if !self.names.contains(&name) {
+            if !any {
+                self.untold.remove(&name);
+                return;
+            }
+            if !self.has_room_for(&name) {
+                self.untold.insert(name);
+                return;
+            }
+            self.take_up(name.clone());
+        }
+        self.change(name);
+    }
+
+    fn change(&mut self, name: Name) {
+        if self.changed.insert(name.clone()) {
+            self.turns.push_back(name);
+        }
+    }
+
+    fn has_room_for(&self, (_, name): &Name) -> bool {
+        self.names.len() < COUNTED_MAX && self.bytes + name.len() <= COUNTED_BYTES
+    }
+
+    fn take_up(&mut self, name: Name) {
+        self.bytes += name.1.len();
+        self.names.insert(name);
+    }
+
+    /// It is told that this name has no subscription any more: there is room for others.
+    fn end(&mut self, name: &Name) {
+        if self.names.remove(name) {
+            self.bytes -= name.1.len();
+        }
+        while self.untold.first().is_some_and(|first| self.has_room_for(first))
+            && let Some(first) = self.untold.pop_first()
+        {
+            self.take_up(first.clone());
+            self.change(first);
+        }
+    }
+
+    fn has_some(&self) -> bool {
+        !self.changed.is_empty() || !self.repeats.is_empty()
+    }
+
+    /// What is to be told next: by turns what has changed and what is told once more, so that neither waits for the other to end.
+    fn take(&mut self) -> Option<Name> {
+        self.repeated = !self.repeated;
+        if self.repeated {
+            self.repeat().or_else(|| self.news())
+        } else {
+            self.news().or_else(|| self.repeat())
+        }
+    }
+
+    fn news(&mut self) -> Option<Name> {
+        let changed = &mut self.changed;
+        std::iter::from_fn(|| self.turns.pop_front()).find(|name| changed.remove(name))
+    }
+
+    fn repeat(&mut self) -> Option<Name> {
+        let names = &self.names;
+        let name = std::iter::from_fn(|| self.repeats.pop_front()).find(|name| names.contains(name))?;
+        // It is told as it is now.
+        self.changed.remove(&name);
+        Some(name)
+    }
+}
+
+/// What another node has told of its subscriptions.
+#[derive(Debug, Default)]
+struct Elsewhere {
+    /// How many a name has, and when that was told.
+    names: BTreeMap<Name, (u32, Instant)>,
+    /// The bytes of these names.
+    bytes: usize,
+}
+
+impl Elsewhere {
+    fn hear(&mut self, name: Name, count: u32, now: Instant) {
+        let bytes = name.1.len();
+        // Beside those that it tells of there may be as many whose end was lost on the way.
+        let full = self.names.len() >= 2 * COUNTED_MAX || self.bytes + bytes > 2 * COUNTED_BYTES;
+        match self.names.entry(name) {
+            Entry::Occupied(known) if count == 0 => {
+                known.remove();
+                self.bytes -= bytes;
+            }
+            Entry::Occupied(mut known) => *known.get_mut() = (count, now),
+            Entry::Vacant(place) if count > 0 && !full => {
+                place.insert((count, now));
+                self.bytes += bytes;
+            }
+            Entry::Vacant(_) => {}
+        }
+    }
+
+    /// Forgets what is not believed any more.
+    fn tick(&mut self, now: Instant) {
+        self.names.retain(|_, (_, told)| now < *told + COUNTS_BELIEVED);
+        self.bytes = self.names.keys().map(|(_, name)| name.len()).sum();
+    }
+}
+
+/// What a connection has subscribed to as one topic.
+#[derive(Debug, Default)]
+struct Names {
+    names: BTreeSet<Blob>,
+    /// The bytes of these.
+    bytes: usize,
+}
+
 #[derive(Debug, Default)]
 struct Member {
-    channels: BTreeSet<Blob>,
-    patterns: BTreeSet<Blob>,
-    channel_bytes: usize,
-    pattern_bytes: usize,
+    channels: Names,
+    patterns: Names,
+    shards: Names,
     waits: BTreeMap<(KeyspaceId, Blob), Told>,
     /// How it takes what comes; none where it takes nothing away.
     manner: Option<Arc<Manner>>,
@@ -239,16 +428,26 @@ struct Told {
 }
 
 impl Member {
-    /// What it has subscribed to, and how many bytes these are.
-    fn names(&mut self, topic: Topic) -> (&mut BTreeSet<Blob>, &mut usize) {
+    fn names(&self, topic: Topic) -> &Names {
         match topic {
-            Topic::Channel => (&mut self.channels, &mut self.channel_bytes),
-            Topic::Pattern => (&mut self.patterns, &mut self.pattern_bytes),
+            Topic::Channel => &self.channels,
+            Topic::Pattern => &self.patterns,
+            Topic::Shard => &self.shards,
+        }
+    }
+
+    fn names_mut(&mut self, topic: Topic) -> &mut Names {
+        match topic {
+            Topic::Channel => &mut self.channels,
+            Topic::Pattern => &mut self.patterns,
+            Topic::Shard => &mut self.shards,
         }
     }
 
     fn is_idle(&self) -> bool {
-        self.channels.is_empty() && self.patterns.is_empty() && self.waits.is_empty() && !self.syncs
+        Topic::ALL.into_iter().all(|topic| self.names(topic).names.is_empty())
+            && self.waits.is_empty()
+            && !self.syncs
     }
 
     fn waits(&self) -> bool {
@@ -270,25 +469,31 @@ fn shrink<T>(queue: &mut VecDeque<T>) {
     }
 }
 
-/// Whether a name is a channel's or a pattern for names of channels.
-#[derive(Copy, Clone, Eq, PartialEq, Debug)]
+/// What a name that is subscribed to stands for. The order of the variants is the wire format.
+#[derive(Copy, Clone, Eq, PartialEq, Ord, PartialOrd, Debug, Serialize, Deserialize)]
 pub enum Topic {
-    /// The name of a channel.
+    /// A channel.
     Channel,
-    /// A pattern.
+    /// The channels that fit a pattern.
     Pattern,
+    /// A shard channel: of these there are names of their own, and no patterns.
+    Shard,
+}
+
+impl Topic {
+    const ALL: [Topic; 3] = [Topic::Channel, Topic::Pattern, Topic::Shard];
 }
 
 impl Hub {
     /// Subscribes a connection.
     pub fn subscribe(&mut self, connection: u64, topic: Topic, name: &Blob) {
-        let member = self.members.entry(connection).or_default();
-        let (own, bytes) = member.names(topic);
-        if own.insert(name.clone()) {
-            *bytes += name.len();
+        let own = self.members.entry(connection).or_default().names_mut(topic);
+        if own.names.insert(name.clone()) {
+            own.bytes += name.len();
         }
         let connections = match topic {
             Topic::Channel => self.channels.entry(name.clone()).or_default(),
+            Topic::Shard => self.shards.entry(name.clone()).or_default(),
             Topic::Pattern => {
                 let pattern = self.patterns.entry(name.clone()).or_insert_with(|| {
                     self.pattern_bytes += name.len();
@@ -297,7 +502,9 @@ impl Hub {
                 &mut pattern.connections
             }
         };
-        connections.insert(connection);
+        if connections.insert(connection) {
+            self.telling.note((topic, name.clone()), true);
+        }
     }
 
     /// Takes a connection out of those that a name has; a name without any goes.
@@ -305,14 +512,20 @@ impl Hub {
         let connections = match topic {
             Topic::Channel => self.channels.get_mut(name),
             Topic::Pattern => self.patterns.get_mut(name).map(|pattern| &mut pattern.connections),
+            Topic::Shard => self.shards.get_mut(name),
         };
         let Some(connections) = connections else { return };
-        connections.remove(&connection);
-        if !connections.is_empty() {
+        if !connections.remove(&connection) {
+            return;
+        }
+        let any = !connections.is_empty();
+        self.telling.note((topic, name.clone()), any);
+        if any {
             return;
         }
         match topic {
             Topic::Channel => drop(self.channels.remove(name)),
+            Topic::Shard => drop(self.shards.remove(name)),
             Topic::Pattern => {
                 self.patterns.remove(name);
                 self.pattern_bytes -= name.len();
@@ -342,69 +555,144 @@ impl Hub {
     /// Ends a subscription, if there is one.
     pub fn unsubscribe(&mut self, connection: u64, topic: Topic, name: &Blob) {
         let Some(member) = self.members.get_mut(&connection) else { return };
-        let (own, bytes) = member.names(topic);
-        if own.remove(name) {
-            *bytes -= name.len();
+        let own = member.names_mut(topic);
+        if own.names.remove(name) {
+            own.bytes -= name.len();
         }
         self.strike(topic, name, connection);
         self.forget_idle(connection);
     }
 
-    /// Bytes of all channels, or patterns, that a connection has subscribed to.
+    /// Bytes of all names that a connection has subscribed to as this topic.
     pub fn bytes(&self, connection: u64, topic: Topic) -> usize {
-        self.members.get(&connection).map_or(0, |member| match topic {
-            Topic::Channel => member.channel_bytes,
-            Topic::Pattern => member.pattern_bytes,
-        })
+        self.members.get(&connection).map_or(0, |member| member.names(topic).bytes)
     }
 
     /// What a connection has subscribed to.
     pub fn subscriptions(&self, connection: u64, topic: Topic) -> Vec<Blob> {
-        let names = self.members.get(&connection).map(|member| match topic {
-            Topic::Channel => &member.channels,
-            Topic::Pattern => &member.patterns,
-        });
+        let names = self.members.get(&connection).map(|member| &member.names(topic).names);
         names.map(|names| names.iter().cloned().collect()).unwrap_or_default()
     }
 
-    /// How many channels and how many patterns a connection has subscribed to.
-    pub fn counts(&self, connection: u64) -> (usize, usize) {
-        self.members.get(&connection).map_or((0, 0), |member| (member.channels.len(), member.patterns.len()))
+    /// How many channels, patterns and shard channels a connection has subscribed to.
+    pub fn counts(&self, connection: u64) -> [usize; 3] {
+        let member = self.members.get(&connection);
+        Topic::ALL.map(|topic| member.map_or(0, |member| member.names(topic).names.len()))
     }
 
-    /// The channels that somebody here has subscribed to by name, with how many have.
-    pub fn channels(&self) -> impl ExactSizeIterator<Item = (&Blob, usize)> {
-        self.channels.iter().map(|(name, members)| (name, members.len()))
+    /// How many names somebody here has subscribed to.
+    pub fn names_here(&self, topic: Topic) -> usize {
+        match topic {
+            Topic::Channel => self.channels.len(),
+            Topic::Pattern => self.patterns.len(),
+            Topic::Shard => self.shards.len(),
+        }
     }
 
-    /// How many connections have subscribed to a channel by its name.
-    pub fn subscribers(&self, channel: &[u8]) -> usize {
-        self.channels.get(channel).map_or(0, BTreeSet::len)
+    /// The names that somebody has subscribed to, here or, as far as they have told, at other nodes.
+    pub fn names(&self, topic: Topic) -> BTreeSet<&Blob> {
+        let there = self.elsewhere.values().flat_map(|told| told.names.keys());
+        let mut names: BTreeSet<&Blob> = there.filter(|(of, _)| *of == topic).map(|(_, name)| name).collect();
+        match topic {
+            Topic::Channel => names.extend(self.channels.keys()),
+            Topic::Pattern => names.extend(self.patterns.keys()),
+            Topic::Shard => names.extend(self.shards.keys()),
+        }
+        names
     }
 
-    /// How many patterns somebody here has subscribed to.
-    pub fn patterns(&self) -> usize {
-        self.patterns.len()
+    /// About how many steps it takes to find these.
+    pub fn steps_to_name(&self, topic: Topic) -> usize {
+        self.names_here(topic) + self.elsewhere.values().map(|told| told.names.len()).sum::<usize>()
+    }
+
+    /// How many connections have subscribed to this name, here and, as far as they have told, at other nodes.
+    pub fn subscribers(&self, topic: Topic, name: &[u8]) -> usize {
+        let place = (topic, Blob::new(name));
+        let there = self.elsewhere.values().filter_map(|told| told.names.get(&place));
+        self.subscribers_here(topic, name) + there.map(|(count, _)| *count as usize).sum::<usize>()
+    }
+
+    fn subscribers_here(&self, topic: Topic, name: &[u8]) -> usize {
+        let connections = match topic {
+            Topic::Channel => self.channels.get(name),
+            Topic::Pattern => self.patterns.get(name).map(|pattern| &pattern.connections),
+            Topic::Shard => self.shards.get(name),
+        };
+        connections.map_or(0, BTreeSet::len)
+    }
+
+    /// Tells the other nodes how many subscriptions names have here: what has changed, and now and then all of it. To be called in
+    /// each round, and at [`Hub::counts_due`].
+    pub fn tell_counts(&mut self, now: Instant) {
+        let telling = &mut self.telling;
+        if now >= telling.again {
+            telling.again = now + COUNTS_AGAIN;
+            telling.anew = true;
+        }
+        // A round is ended before the next one begins: however often a link is made, each name has its turn.
+        if telling.anew && telling.repeats.is_empty() {
+            telling.anew = false;
+            telling.repeats = telling.names.difference(&telling.changed).cloned().collect();
+        }
+        if now < self.counts_due() {
+            return;
+        }
+        self.telling.next = now + COUNTS_PACE;
+        let (mut counts, mut bytes) = (Vec::new(), 0);
+        while bytes < COUNTS_BYTES
+            && let Some(name) = self.telling.take()
+        {
+            let count = self.subscribers_here(name.0, &name.1);
+            if count == 0 {
+                self.telling.end(&name);
+            }
+            bytes += COUNT_BYTES + name.1.len();
+            counts.push((name.0, name.1, u32::try_from(count).unwrap_or(u32::MAX)));
+        }
+        if !counts.is_empty() {
+            self.tell(News::Subscribed { counts });
+        }
+    }
+
+    /// When there is something of that to tell.
+    pub fn counts_due(&self) -> Instant {
+        if self.telling.has_some() { self.telling.next } else { Instant::MAX }
+    }
+
+    /// Another node is reached that has not heard what was told before: all of it is told again.
+    pub fn tell_counts_again(&mut self) {
+        self.telling.again = Instant::ZERO;
     }
 
     /// Publishes a message here and on the other nodes. How many subscriptions here get it; `None` where
     /// too many messages are on their way already, or would be.
     pub fn publish(&mut self, channel: Blob, payload: Blob) -> Option<usize> {
-        let receivers = self.receivers(&channel)?;
+        let receivers = self.receivers(false, &channel)?;
         let count = receivers.len();
         self.tell(News::Published { channel: channel.clone(), payload: payload.clone() });
-        self.deliver(receivers, &channel, &payload);
+        self.deliver(receivers, false, &channel, &payload);
+        Some(count)
+    }
+
+    /// The same on a shard channel.
+    pub fn publish_to_shard(&mut self, channel: Blob, payload: Blob) -> Option<usize> {
+        let receivers = self.receivers(true, &channel)?;
+        let count = receivers.len();
+        self.tell(News::ShardPublished { channel: channel.clone(), payload: payload.clone() });
+        self.deliver(receivers, true, &channel, &payload);
         Some(count)
     }
 
     /// The subscriptions that get a message of this channel.
-    fn receivers(&mut self, channel: &Blob) -> Option<Vec<(u64, Option<Blob>)>> {
+    fn receivers(&mut self, shard: bool, channel: &Blob) -> Option<Vec<(u64, Option<Blob>)>> {
         if self.mail.len() >= MAIL_MAX {
             return None;
         }
-        let subscribed = self.channels.get(channel);
+        let subscribed = if shard { self.shards.get(channel) } else { self.channels.get(channel) };
+        let patterns = (!shard).then_some(&self.patterns).into_iter().flatten();
         let fits: Vec<(&Blob, &Pattern)> =
-            self.patterns.iter().filter(|(_, pattern)| pattern.glob.matches(channel)).collect();
+            patterns.filter(|(_, pattern)| pattern.glob.matches(channel)).collect();
         // Looked at before anything is copied: what is refused costs no more than to be found.
         let by_pattern: usize = fits.iter().map(|(_, pattern)| pattern.connections.len()).sum();
         if subscribed.map_or(0, BTreeSet::len) + by_pattern > MAIL_MAX {
@@ -418,11 +706,17 @@ impl Hub {
         Some(receivers)
     }
 
-    fn deliver(&mut self, mut receivers: Vec<(u64, Option<Blob>)>, channel: &Blob, payload: &Blob) {
+    fn deliver(
+        &mut self,
+        mut receivers: Vec<(u64, Option<Blob>)>,
+        shard: bool,
+        channel: &Blob,
+        payload: &Blob,
+    ) {
         for (connection, pattern) in receivers.drain(..) {
             let Some(member) = self.members.get_mut(&connection) else { continue };
             let (channel, payload) = (channel.clone(), payload.clone());
-            member.messages.push_back(Notice::Message { pattern, channel, payload });
+            member.messages.push_back(Notice::Message { shard, pattern, channel, payload });
             self.mail.push_back((connection, None));
         }
         self.receivers = receivers;
@@ -746,12 +1040,13 @@ impl Hub {
         }
     }
 
-    /// Forgets what other nodes are not believed to wait for any more; to be called now and then.
+    /// Forgets what other nodes have said and is not believed any more; to be called now and then.
     pub fn tick(&mut self, now: Instant) {
-        if now >= self.remote_look && !self.remote.is_empty() {
+        if now >= self.remote_look && !(self.remote.is_empty() && self.elsewhere.is_empty()) {
             self.remote_look = now + BELIEVED;
             self.remote.retain(|_, until| *until > now);
             self.remote_bytes = self.remote.keys().map(|(_, key)| key.len()).sum();
+            self.elsewhere.values_mut().for_each(|told| told.tick(now));
         }
     }
 
@@ -878,23 +1173,22 @@ impl Hub {
         self.unwait(connection);
         self.monitors.remove(&connection);
         let Some(member) = self.members.remove(&connection) else { return };
-        let channels = member.channels.iter().map(|name| (Topic::Channel, name));
-        for (topic, name) in channels.chain(member.patterns.iter().map(|name| (Topic::Pattern, name))) {
-            self.strike(topic, name, connection);
+        for topic in Topic::ALL {
+            member.names(topic).names.iter().for_each(|name| self.strike(topic, name, connection));
         }
     }
 
     /// Other nodes have told something, which is heard in the rounds to come. How much of it there was no room for.
-    pub fn take_in(&mut self, news: impl IntoIterator<Item = News>) -> u64 {
+    pub fn take_in(&mut self, heard: impl IntoIterator<Item = Heard>) -> u64 {
         let mut lost = 0;
-        for news in news {
-            let bytes = news.bytes();
+        for heard in heard {
+            let bytes = heard_bytes(&heard);
             if self.told_bytes + bytes > TOLD_MAX && !self.told.is_empty() {
                 lost += 1;
                 continue;
             }
             self.told_bytes += bytes;
-            self.told.push_back(news);
+            self.told.push_back(heard);
         }
         lost
     }
@@ -907,10 +1201,14 @@ impl Hub {
         // Whatever is published here meanwhile, others are heard too.
         while steps < HEARD_STEPS
             && self.mail.len() < (before + MAIL_PER_ROUND / 2).min(MAIL_MAX / 2)
-            && let Some(news) = self.told.pop_front()
+            && let Some(heard) = self.told.pop_front()
         {
-            self.told_bytes -= news.bytes();
-            let (taken, heard) = self.hear_one(news, now);
+            self.told_bytes -= heard_bytes(&heard);
+            let (from, news) = heard;
+            let (taken, heard) = match news {
+                Some(news) => self.hear_one(from, news, now),
+                None => (self.elsewhere.remove(&from).map_or(1, |told| 1 + told.names.len()), true),
+            };
             steps += taken;
             lost += u64::from(!heard);
         }
@@ -918,14 +1216,28 @@ impl Hub {
     }
 
     /// About how many steps it has taken, and whether it was for no more than can be told.
-    fn hear_one(&mut self, news: News, now: Instant) -> (usize, bool) {
+    fn hear_one(&mut self, from: NodeId, news: News, now: Instant) -> (usize, bool) {
         match news {
             News::Published { channel, payload } => {
                 let steps = 1 + self.steps_to_publish(&channel);
-                let Some(receivers) = self.receivers(&channel) else { return (steps, false) };
+                let Some(receivers) = self.receivers(false, &channel) else { return (steps, false) };
                 let told = receivers.len();
-                self.deliver(receivers, &channel, &payload);
+                self.deliver(receivers, false, &channel, &payload);
                 (steps + told, true)
+            }
+            News::ShardPublished { channel, payload } => {
+                let Some(receivers) = self.receivers(true, &channel) else { return (1, false) };
+                let told = receivers.len();
+                self.deliver(receivers, true, &channel, &payload);
+                (1 + told, true)
+            }
+            News::Subscribed { counts } => {
+                let steps = 1 + counts.len();
+                let told = self.elsewhere.entry(from).or_default();
+                for (topic, name, count) in counts {
+                    told.hear((topic, name), count, now);
+                }
+                (steps, true)
             }
             News::Waiting { keyspace, keys } => {
                 let steps = 1 + keys.len();
@@ -978,9 +1290,12 @@ impl Hub {
 
     fn tell(&mut self, news: News) {
         let bytes = match &news {
-            News::Published { channel, payload } => channel.len() + payload.len(),
+            News::Published { channel, payload } | News::ShardPublished { channel, payload } => {
+                channel.len() + payload.len()
+            }
             News::Waiting { keys, .. } => keys.iter().map(|key| key.len()).sum(),
             News::Filled { key, .. } => key.len(),
+            News::Subscribed { counts } => counts.iter().map(|(_, name, _)| COUNT_BYTES + name.len()).sum(),
         };
         // One that is larger goes alone.
         if self.news.is_empty() || self.news_bytes + bytes <= NEWS_MAX {
@@ -1002,6 +1317,7 @@ mod tests {
     use isochrone_core::command::{Response, Side};
 
     const SPACE: KeyspaceId = KeyspaceId(1);
+    const OTHER: NodeId = NodeId(1);
 
     fn mail(hub: &mut Hub) -> String {
         let mut text = String::new();
@@ -1021,16 +1337,155 @@ mod tests {
         assert_eq!(here.publish("news".into(), "hi".into()), Some(2));
         assert_eq!(
             mail(&mut here),
-            "1 Message { pattern: None, channel: \"news\", payload: \"hi\" }; \
-             1 Message { pattern: Some(\"n*\"), channel: \"news\", payload: \"hi\" }; "
+            "1 Message { shard: false, pattern: None, channel: \"news\", payload: \"hi\" }; \
+             1 Message { shard: false, pattern: Some(\"n*\"), channel: \"news\", payload: \"hi\" }; "
         );
         for news in here.take_news() {
-            there.hear_one(news, Instant::ZERO);
+            there.hear_one(OTHER, news, Instant::ZERO);
         }
-        assert_eq!(mail(&mut there), "9 Message { pattern: None, channel: \"news\", payload: \"hi\" }; ");
+        assert_eq!(
+            mail(&mut there),
+            "9 Message { shard: false, pattern: None, channel: \"news\", payload: \"hi\" }; "
+        );
         assert!(there.take_news().is_empty(), "what was heard is not told again");
         here.leave(1);
-        assert_eq!((here.publish("news".into(), "hi".into()), here.patterns()), (Some(0), 1));
+        assert_eq!((here.publish("news".into(), "hi".into()), here.names_here(Topic::Pattern)), (Some(0), 1));
+    }
+
+    #[test]
+    fn shard_channels_have_names_of_their_own() {
+        let (mut here, mut there) = (Hub::default(), Hub::default());
+        for (connection, topic, name) in
+            [(1, Topic::Shard, "a"), (2, Topic::Channel, "a"), (3, Topic::Pattern, "*")]
+        {
+            here.subscribe(connection, topic, &name.into());
+            there.subscribe(connection + 6, topic, &name.into());
+        }
+        assert_eq!(here.publish_to_shard("a".into(), "m".into()), Some(1));
+        assert_eq!(
+            mail(&mut here),
+            "1 Message { shard: true, pattern: None, channel: \"a\", payload: \"m\" }; "
+        );
+        for news in here.take_news() {
+            there.hear_one(OTHER, news, Instant::ZERO);
+        }
+        assert_eq!(
+            mail(&mut there),
+            "7 Message { shard: true, pattern: None, channel: \"a\", payload: \"m\" }; "
+        );
+        assert_eq!((here.counts(1), here.bytes(1, Topic::Shard)), ([0, 0, 1], 1));
+        here.leave(1);
+        assert_eq!(here.publish_to_shard("a".into(), "m".into()), Some(0));
+        assert_eq!(here.publish("a".into(), "m".into()), Some(2));
+    }
+
+    /// Has another node hear what this one tells of its subscriptions, and gives how many news that were.
+    fn tell_counts(from: &mut Hub, to: &mut Hub, now: Instant) -> usize {
+        from.tell_counts(now);
+        let news = from.take_news();
+        let told = news.len();
+        for news in news {
+            to.hear_one(OTHER, news, now);
+        }
+        told
+    }
+
+    #[test]
+    fn subscriptions_count_at_every_node() {
+        let (mut here, mut there) = (Hub::default(), Hub::default());
+        let at = |millis| Instant::ZERO + Span::from_millis(millis);
+        here.subscribe(1, Topic::Channel, &"news".into());
+        for (connection, topic, name) in [
+            (1, Topic::Channel, "news"),
+            (2, Topic::Channel, "news"),
+            (2, Topic::Shard, "news"),
+            (2, Topic::Pattern, "n*"),
+        ] {
+            there.subscribe(connection, topic, &name.into());
+        }
+        let counts =
+            |hub: &Hub| Topic::ALL.map(|topic| (hub.names(topic).len(), hub.subscribers(topic, b"news")));
+        assert_eq!(there.counts_due(), Instant::ZERO, "at once");
+        assert_eq!(tell_counts(&mut there, &mut here, at(9_000)), 1);
+        assert_eq!(counts(&here), [(1, 3), (1, 0), (1, 1)]);
+        assert_eq!(counts(&there), [(1, 2), (1, 0), (1, 1)], "it was told nothing");
+        // What changes soon after that is told together.
+        there.unsubscribe(1, Topic::Channel, &"news".into());
+        assert_eq!(tell_counts(&mut there, &mut here, at(9_049)), 0);
+        there.leave(2);
+        assert_eq!(there.counts_due(), at(9_050));
+        assert_eq!(tell_counts(&mut there, &mut here, at(9_050)), 1);
+        assert_eq!(counts(&here), [(1, 1), (0, 0), (0, 0)]);
+        assert_eq!(there.counts_due(), Instant::MAX);
+        assert_eq!((there.telling.names.len(), there.telling.bytes), (0, 0));
+        assert_eq!(here.elsewhere[&OTHER].bytes, 0);
+    }
+
+    #[test]
+    fn counts_are_told_again_and_forgotten_with_their_node() {
+        let (mut here, mut there) = (Hub::default(), Hub::default());
+        let at = |seconds| Instant::ZERO + Span::from_secs(seconds);
+        let name = Blob::from("a");
+        let known = |hub: &Hub| hub.subscribers(Topic::Channel, b"a");
+        there.subscribe(1, Topic::Channel, &name);
+        there.tell_counts(at(1));
+        assert_eq!(there.take_news().len(), 1, "which are lost");
+        assert_eq!(tell_counts(&mut there, &mut here, at(10)), 0);
+        assert_eq!((tell_counts(&mut there, &mut here, at(11)), known(&here)), (1, 1));
+        there.tell_counts_again();
+        assert_eq!(tell_counts(&mut there, &mut here, at(12)), 1, "to who was not there");
+        // Its end is lost.
+        there.leave(1);
+        there.tell_counts(at(13));
+        assert_eq!(there.take_news().len(), 1);
+        here.tick(at(41));
+        assert_eq!(known(&here), 1);
+        here.tick(at(44));
+        assert_eq!((known(&here), here.elsewhere[&OTHER].bytes), (0, 0));
+        // Its node is gone.
+        there.subscribe(1, Topic::Channel, &name);
+        assert_eq!((tell_counts(&mut there, &mut here, at(50)), known(&here)), (1, 1));
+        here.take_in([(OTHER, None)]);
+        here.hear(at(51));
+        assert_eq!((known(&here), here.told_bytes), (0, 0));
+    }
+
+    #[test]
+    fn counts_are_told_of_so_many_names_and_of_so_many_at_a_time() {
+        let (mut here, mut there) = (Hub::default(), Hub::default());
+        let name = |number: usize| Blob::from(format!("{number:05}").into_bytes());
+        for number in 0..COUNTED_MAX + 2 {
+            there.subscribe(1, Topic::Channel, &name(number));
+        }
+        let mut now = Instant::ZERO;
+        while there.counts_due() < Instant::MAX {
+            now = now.max(there.counts_due());
+            there.tell_counts(now);
+            for news in there.take_news() {
+                let mut bytes = Vec::new();
+                crate::transport::frame::news(&mut bytes, &news);
+                assert!(bytes.len() <= isochrone_core::Urgency::SMALL, "{}", bytes.len());
+                here.hear_one(OTHER, news, now);
+            }
+        }
+        assert_eq!(here.names(Topic::Channel).len(), COUNTED_MAX);
+        assert_eq!(here.subscribers(Topic::Channel, &name(COUNTED_MAX)), 0, "it was too late");
+        // Until there is room.
+        there.unsubscribe(1, Topic::Channel, &name(0));
+        tell_counts(&mut there, &mut here, now + Span::from_secs(1));
+        assert_eq!(here.names(Topic::Channel).len(), COUNTED_MAX);
+        assert_eq!(here.subscribers(Topic::Channel, &name(COUNTED_MAX)), 1);
+        there.leave(1);
+        assert!(there.telling.untold.is_empty());
+        // The bytes of the names are bounded as well, and what is believed of others.
+        let mut there = Hub::default();
+        for number in 0..COUNTED_BYTES / 4_096 + 9 {
+            there.subscribe(1, Topic::Channel, &Blob::from(format!("{number:04096}").into_bytes()));
+        }
+        assert_eq!((there.telling.bytes, there.telling.untold.len()), (COUNTED_BYTES, 9));
+        let counts = (0..3 * COUNTED_MAX).map(|number| (Topic::Shard, name(number), 1)).collect();
+        here.hear_one(OTHER, News::Subscribed { counts }, now);
+        assert_eq!(here.elsewhere[&OTHER].names.len(), 2 * COUNTED_MAX);
     }
 
     #[test]
@@ -1040,7 +1495,7 @@ mod tests {
         for number in 0..patterns {
             hub.subscribe(1, Topic::Pattern, &format!("{number}*").into());
         }
-        let message = || News::Published { channel: "x".into(), payload: "m".into() };
+        let message = || (OTHER, Some(News::Published { channel: "x".into(), payload: "m".into() }));
         let told = 3 * HEARD_STEPS / patterns;
         assert_eq!(hub.take_in(std::iter::repeat_with(message).take(told)), 0);
         let mut rounds = 0;
@@ -1053,7 +1508,8 @@ mod tests {
         assert!(rounds >= 3, "{rounds}");
         assert_eq!(hub.told_bytes, 0);
         // Nor is more kept than there is room for; what is larger than that goes alone.
-        let large = || News::Published { channel: "x".into(), payload: Blob::new(&vec![b'm'; TOLD_MAX]) };
+        let payload = Blob::new(&vec![b'm'; TOLD_MAX]);
+        let large = || (OTHER, Some(News::Published { channel: "x".into(), payload: payload.clone() }));
         assert_eq!(hub.take_in([large(), message(), large()]), 2);
         hub.hear(Instant::ZERO);
         assert_eq!(hub.take_in([message(), large(), message()]), 1);
@@ -1066,7 +1522,7 @@ mod tests {
         for number in 0..connections {
             hub.subscribe(number as u64, Topic::Pattern, &"*".into());
         }
-        let message = || News::Published { channel: "x".into(), payload: "m".into() };
+        let message = || (OTHER, Some(News::Published { channel: "x".into(), payload: "m".into() }));
         assert_eq!(hub.take_in(std::iter::repeat_with(message).take(messages)), 0);
         let mut told = 0;
         while hub.has_mail() {
@@ -1107,7 +1563,7 @@ mod tests {
         }
         assert_eq!(hub.publish("c".into(), "m".into()), None, "too many");
         assert!(!hub.has_mail() && hub.take_news().is_empty(), "nobody is told");
-        hub.take_in([News::Published { channel: "c".into(), payload: "m".into() }]);
+        hub.take_in([(OTHER, Some(News::Published { channel: "c".into(), payload: "m".into() }))]);
         assert_eq!((hub.hear(Instant::ZERO), hub.has_mail()), (1, false), "nor of what others publish");
         (0..1_024).for_each(|connection| hub.unsubscribe(connection, Topic::Pattern, &stars(1)));
         assert_eq!(hub.publish("c".into(), "m".into()), Some(MAIL_MAX));
@@ -1120,7 +1576,7 @@ mod tests {
             &(0..=PATTERNS_MAX).map(|n| n.to_string().into_bytes().into()).collect::<Vec<_>>()
         ));
         (0..1_024).for_each(|connection| hub.leave(connection));
-        assert_eq!((hub.patterns(), hub.pattern_bytes), (0, 0));
+        assert_eq!((hub.names_here(Topic::Pattern), hub.pattern_bytes), (0, 0));
     }
 
     #[test]
@@ -1354,11 +1810,11 @@ mod tests {
         there.wait(9, SPACE, &["a".into()]);
         there.announce(SPACE, &["a".into()]);
         for news in there.take_news() {
-            here.hear_one(news, Instant::ZERO);
+            here.hear_one(OTHER, news, Instant::ZERO);
         }
         here.filled(SPACE, &"a".into(), 1, Instant::ZERO + Span::from_secs(2));
         for news in here.take_news() {
-            there.hear_one(news, Instant::ZERO);
+            there.hear_one(OTHER, news, Instant::ZERO);
         }
         assert_eq!(mail(&mut there), "9 Filled; ");
         here.filled(SPACE, &"a".into(), 1, Instant::ZERO + Span::from_secs(4));
@@ -1375,7 +1831,7 @@ mod tests {
         let keys = (0..2 * REMOTE_BYTES / ANNOUNCED_BYTES).map(|n| format!("{n:04096}").into_bytes().into());
         let keys = keys.chain([vec![b'k'; ANNOUNCED_BYTES + 1].into()]).collect::<Vec<Blob>>();
         for _ in 0..2 {
-            here.hear_one(News::Waiting { keyspace: SPACE, keys: keys.clone() }, Instant::ZERO);
+            here.hear_one(OTHER, News::Waiting { keyspace: SPACE, keys: keys.clone() }, Instant::ZERO);
             assert_eq!(
                 (here.remote.len(), here.remote_bytes),
                 (REMOTE_BYTES / ANNOUNCED_BYTES, REMOTE_BYTES)

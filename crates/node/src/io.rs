@@ -38,6 +38,9 @@ pub struct Io {
     /// How much was durable, and since when no more is, where there is more to write.
     stands: Option<(u64, Instant)>,
     hangs: bool,
+    /// When the loop last came by, and for how long it has written here since then.
+    came: Option<Instant>,
+    wrote: Span,
 }
 
 /// Where a shard's records go: the journal's thread, or a test's stand-in.
@@ -152,6 +155,9 @@ const LAZY_BYTES: usize = 256 << 10;
 /// on a slow one.
 pub(crate) const HANGS: Span = Span::from_secs(3);
 
+/// A loop that does not come by for longer than this, although it has something to do several times a second, stood still.
+const STILL: Span = Span::from_secs(1);
+
 impl Io {
     /// The queues of a shard of `node` whose journal ends at `written`, all of it durable.
     pub fn new(node: NodeId, ledger: Box<dyn Ledger>, written: u64) -> Io {
@@ -172,6 +178,8 @@ impl Io {
             lazy_since: None,
             stands: None,
             hangs: false,
+            came: None,
+            wrote: Span::ZERO,
         }
     }
 
@@ -230,7 +238,17 @@ impl Io {
         if !std::mem::take(&mut self.kept) {
             return Ok(false);
         }
-        if !self.ledger.write_here()? {
+        let begun = std::time::Instant::now();
+        let written = self.ledger.write_here()?;
+        let took = Span::from_nanos(begun.elapsed().as_nanos() as u64);
+        self.wrote += took;
+        if took >= HANGS {
+            tracing::error!(
+                "a write to the journal took {took}, and this node did nothing meanwhile: see whether the disk or its volume \
+                 hangs, if it was not the node that was stopped or suspended"
+            );
+        }
+        if !written {
             self.hand_over()?;
             return Ok(false);
         }
@@ -255,6 +273,20 @@ impl Io {
     /// When records that are in no haste are handed over; [`Instant::MAX`] where there are none.
     pub fn lazy_due(&self) -> Instant {
         self.lazy_since.map_or(Instant::MAX, |since| since + LAZY_SPAN)
+    }
+
+    /// The loop comes by, as it does several times a second: for how long it stood still where it did not, but for what it
+    /// wrote here. In that time nobody looked at the disk, which is waited for anew.
+    pub(crate) fn come_by(&mut self) -> Option<Span> {
+        let (now, wrote) = (self.now, std::mem::replace(&mut self.wrote, Span::ZERO));
+        let still = now.since(self.came.replace(now)? + wrote);
+        if still < STILL {
+            return None;
+        }
+        if let Some((_, since)) = self.stands.as_mut().filter(|_| !self.hangs) {
+            *since = *since + still;
+        }
+        Some(still)
     }
 
     /// Looks how far the disk is, and whether it goes on.
@@ -303,5 +335,93 @@ impl Io {
     /// Bytes of records so far.
     pub fn recorded(&self) -> u64 {
         self.recorded
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A disk that makes nothing durable but what is written here, which takes some time.
+    #[derive(Default)]
+    struct Stuck {
+        recorded: u64,
+        durable: u64,
+    }
+
+    /// Longer than the loop of the test stands still for anything but writing.
+    const WRITING: std::time::Duration = std::time::Duration::from_millis(20);
+
+    impl Ledger for Stuck {
+        fn record(&mut self, _: StreamId, _: &mut dyn FnMut(&mut Vec<u8>)) -> u64 {
+            self.recorded += 1;
+            self.recorded
+        }
+        fn truncate(&mut self, _: StreamId, _: u64) {}
+        fn submit(&mut self) -> Result<(), JournalError> {
+            Ok(())
+        }
+        fn better_here(&self) -> bool {
+            true
+        }
+        fn write_here(&mut self) -> Result<bool, JournalError> {
+            std::thread::sleep(WRITING);
+            self.durable = self.recorded;
+            Ok(true)
+        }
+        fn durable(&mut self) -> Result<u64, JournalError> {
+            Ok(self.durable)
+        }
+        fn backlog(&self) -> usize {
+            0
+        }
+        fn close(self: Box<Self>) -> Result<(), JournalError> {
+            Ok(())
+        }
+    }
+
+    /// The loop comes by so many milliseconds behind the beginning, and looks at the disk.
+    fn looks(io: &mut Io, millis: u64) -> (Option<Span>, bool) {
+        io.now = Instant::ZERO + Span::from_millis(millis);
+        let still = io.come_by();
+        io.look_at_disk().unwrap();
+        (still, io.hangs())
+    }
+
+    fn records(io: &mut Io) {
+        io.record(ProcessId::from_u64(0), &7_u64, Haste::Now);
+    }
+
+    #[test]
+    fn while_the_node_stands_still_the_disk_does_not_hang() {
+        let mut io = Io::new(NodeId(0), Box::<Stuck>::default(), 0);
+        assert_eq!(looks(&mut io, 5_000), (None, false), "it has only begun");
+        records(&mut io);
+        assert_eq!(looks(&mut io, 5_100), (None, false));
+        let still = Span::from_secs(30);
+        assert_eq!(looks(&mut io, 35_100), (Some(still), false));
+        // From there on the disk has its time.
+        for millis in (35_200..38_100).step_by(100) {
+            assert_eq!(looks(&mut io, millis), (None, false), "{millis}");
+        }
+        assert_eq!(looks(&mut io, 38_100), (None, true));
+        // What hangs goes on only by itself.
+        assert_eq!(looks(&mut io, 68_100), (Some(still), true));
+    }
+
+    #[test]
+    fn a_loop_that_writes_does_not_stand_still() {
+        let mut io = Io::new(NodeId(0), Box::<Stuck>::default(), 0);
+        for written in [true, false] {
+            let base = io.now.as_nanos() / 1_000_000;
+            looks(&mut io, base + 100);
+            records(&mut io);
+            if written {
+                io.submit().unwrap();
+                assert!(io.write_kept().unwrap());
+            }
+            let (still, _) = looks(&mut io, base + 100 + 1_000 + WRITING.as_millis() as u64 / 2);
+            assert_eq!(still.is_none(), written);
+        }
     }
 }

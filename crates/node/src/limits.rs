@@ -2,8 +2,8 @@
 //! name in `isochrone_limit_reached_total{limit}`; none is met silently.
 
 use crate::http;
-use isochrone_core::Span;
 use isochrone_core::deployment::{self, Keyspace, Limit};
+use isochrone_core::{Instant, Span};
 
 /// The limits of one node, as plain fields: most come from the deployment's `[limits]`, the rest are fixed.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -167,9 +167,64 @@ impl From<&deployment::Limits> for Limits {
     }
 }
 
+/// Lines of the log about what strangers can bring about as often as they like: [`Lines::BURST`] at once, and one a second on and
+/// on, which says how many were left out.
+#[derive(Debug)]
+pub(crate) struct Lines {
+    left: u64,
+    /// Up to when what has passed is counted in `left`.
+    since: Instant,
+    left_out: u64,
+}
+
+impl Lines {
+    const BURST: u64 = 10;
+
+    /// Whether one more may be written; else it is counted.
+    pub(crate) fn take(&mut self) -> bool {
+        let any = self.left > 0;
+        self.left = self.left.saturating_sub(1);
+        self.left_out += u64::from(!any);
+        any
+    }
+
+    /// Time has passed. How many were left out, where a line may say so.
+    pub(crate) fn pass(&mut self, now: Instant) -> Option<u64> {
+        let more = now.since(self.since).as_nanos() / Span::from_secs(1).as_nanos();
+        if more > 0 {
+            (self.left, self.since) = (self.left.saturating_add(more).min(Lines::BURST), now);
+        }
+        if self.left == 0 || self.left_out == 0 {
+            return None;
+        }
+        self.left -= 1;
+        Some(std::mem::take(&mut self.left_out))
+    }
+}
+
+impl Default for Lines {
+    fn default() -> Lines {
+        Lines { left: Lines::BURST, since: Instant::ZERO, left_out: 0 }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_many_lines_a_few_are_written_and_how_many_were_left_out() {
+        let (mut lines, mut written, mut told) = (Lines::default(), 0, Vec::new());
+        // 300 a second for ten seconds, looked at ten times a second, and then none.
+        for tenth in 0..200 {
+            let now = Instant::from_nanos(tenth * 100_000_000);
+            written += (0..30).filter(|_| tenth < 100 && lines.take()).count() as u64;
+            told.extend(lines.pass(now));
+        }
+        assert_eq!((written, told.len()), (10, 10), "{told:?}");
+        assert_eq!(written + told.iter().sum::<u64>(), 3_000);
+        assert!(lines.take(), "there is room again");
+    }
 
     #[test]
     fn commands_are_waited_for_as_long_as_they_are_tried() {

@@ -7,6 +7,7 @@ use crate::audit::AuditMetrics;
 use crate::certificates::Expiries;
 pub use crate::grpc::GrpcMetrics;
 use crate::journal::{DurationHistogram, JournalMetrics};
+use crate::snapshots::SnapshotMetrics;
 use isochrone_core::{Path, Phase, Quorums, Span};
 use std::fmt::Write;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -198,6 +199,8 @@ pub struct NodeMetrics {
     pub keyspaces: Vec<Arc<KeyspaceMetrics>>,
     /// Of the journal.
     pub journal: Arc<JournalMetrics>,
+    /// Of the snapshots.
+    pub snapshots: Arc<SnapshotMetrics>,
     /// Malformed frames, each of which ended its connection.
     pub malformed_frames: AtomicU64,
     /// Greetings refused: another cluster, another version, another node.

@@ -9,20 +9,25 @@ use argon2::{Argon2, PasswordHash, PasswordVerifier};
 use isochrone_core::NodeId;
 use isochrone_core::deployment::User;
 use ring::hmac;
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::ServerCertVerifier;
 use rustls::crypto::CryptoProvider;
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::pki_types::pem::{self, PemObject};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::server::WebPkiClientVerifier;
-use rustls::{ClientConfig, RootCertStore, ServerConfig};
+use rustls::server::danger::ClientCertVerifier;
+use rustls::{CertificateError, ClientConfig, RootCertStore, ServerConfig};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use thiserror::Error;
 
 /// What is wrong with a node's certificates or keys. The contents of a key are never shown.
 #[derive(Debug, Error)]
 pub enum SecurityError {
     /// A file cannot be read, or holds no such thing.
-    #[error("{path}: cannot read the {what}: {cause}; `isochrone cert` makes a whole set")]
+    #[error("{path}: cannot read the {what}: {cause}; {right}")]
     Read {
         /// The file.
         path: PathBuf,
@@ -30,6 +35,8 @@ pub enum SecurityError {
         what: &'static str,
         /// What went wrong.
         cause: String,
+        /// What would be right.
+        right: &'static str,
     },
     /// The pieces do not fit.
     #[error("{path}: {cause}")]
@@ -70,11 +77,12 @@ pub fn check_peer(shown: &[CertificateDer<'_>], node: NodeId, cluster_id: u64) -
         .map_err(|_| format!("its certificate is not made for {name}"))
 }
 
-/// Mutual TLS 1.3 between nodes, from PEM files.
+/// Mutual TLS 1.3 between nodes, from PEM files, of the node that peers demand this name of.
 ///
 /// # Errors
-/// A file is missing, or the pieces do not fit together.
-pub fn peer_tls(ca: &Path, cert: &Path, key: &Path) -> Result<PeerTls, SecurityError> {
+/// A file is missing, or the pieces do not fit together: also where peers that have this authority would refuse the
+/// certificate.
+pub fn peer_tls(ca: &Path, cert: &Path, key: &Path, name: &str) -> Result<PeerTls, SecurityError> {
     let unfit = |cause: String| SecurityError::Unfit { path: cert.to_owned(), cause };
     let mut roots = RootCertStore::empty();
     for authority in certificates(ca)? {
@@ -84,22 +92,83 @@ pub fn peer_tls(ca: &Path, cert: &Path, key: &Path) -> Result<PeerTls, SecurityE
     }
     let roots = Arc::new(roots);
     let (chain, secret) = (certificates(cert)?, private_key(key)?);
+    let acceptors = WebPkiServerVerifier::builder_with_provider(Arc::clone(&roots), provider())
+        .build()
+        .map_err(|error| unfit(error.to_string()))?;
+    let diallers = WebPkiClientVerifier::builder_with_provider(roots, provider())
+        .build()
+        .map_err(|error| unfit(error.to_string()))?;
+    verify_own(&chain, name, &acceptors, diallers.as_ref()).map_err(|error| {
+        let cause = refusal(&error, name, ca);
+        unfit(format!("{cause}, so peers refuse it; `isochrone cert` makes one for each node"))
+    })?;
     let client = ClientConfig::builder_with_provider(provider())
         .with_protocol_versions(&[&rustls::version::TLS13])
         .map_err(|error| unfit(error.to_string()))?
-        .with_root_certificates(Arc::clone(&roots))
+        .with_webpki_verifier(acceptors)
         .with_client_auth_cert(chain.clone(), secret.clone_key())
-        .map_err(|error| unfit(error.to_string()))?;
-    let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider())
-        .build()
         .map_err(|error| unfit(error.to_string()))?;
     let server = ServerConfig::builder_with_provider(provider())
         .with_protocol_versions(&[&rustls::version::TLS13])
         .map_err(|error| unfit(error.to_string()))?
-        .with_client_cert_verifier(verifier)
+        .with_client_cert_verifier(diallers)
         .with_single_cert(chain, secret)
         .map_err(|error| unfit(error.to_string()))?;
     Ok(PeerTls { client: Arc::new(client), server: Arc::new(server) })
+}
+
+/// Verifies a node's own chain as its peers do: those that dial it, and those that it dials. Since when and until when it is
+/// good is left out: that is told of by itself, and the clock of a machine that has just started may be wrong.
+fn verify_own(
+    chain: &[CertificateDer<'_>],
+    name: &str,
+    acceptors: &WebPkiServerVerifier,
+    diallers: &dyn ClientCertVerifier,
+) -> Result<(), rustls::Error> {
+    let general = rustls::Error::General;
+    let (own, others) = chain.split_first().ok_or_else(|| general("there is none in it".into()))?;
+    let (begins, ends) = validity(own).map_err(general)?;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let at = UnixTime::since_unix_epoch(Duration::from_secs(now.max(begins).min(ends)));
+    let expected = ServerName::try_from(name).map_err(|error| general(error.to_string()))?;
+    // What lies between the two has times of its own.
+    let but_time = |found: Result<(), rustls::Error>| match found {
+        Err(rustls::Error::InvalidCertificate(
+            CertificateError::Expired
+            | CertificateError::ExpiredContext { .. }
+            | CertificateError::NotValidYet
+            | CertificateError::NotValidYetContext { .. },
+        )) => Ok(()),
+        other => other,
+    };
+    but_time(acceptors.verify_server_cert(own, others, &expected, &[], at).map(drop))?;
+    but_time(diallers.verify_client_cert(own, others, at).map(drop))
+}
+
+/// Why a certificate is refused, in words.
+fn refusal(error: &rustls::Error, name: &str, ca: &Path) -> String {
+    use CertificateError::{BadSignature, NotValidForName, NotValidForNameContext, UnknownIssuer};
+    match error {
+        rustls::Error::InvalidCertificate(NotValidForName | NotValidForNameContext { .. }) => {
+            format!("it is not made for {name}")
+        }
+        // Authorities of one cluster bear the same name, so that of another one seems to have signed badly.
+        rustls::Error::InvalidCertificate(UnknownIssuer | BadSignature) => {
+            format!("no authority in {} has signed it", ca.display())
+        }
+        other => other.to_string(),
+    }
+}
+
+/// Since when and until when a certificate is good, seconds since 1970.
+///
+/// # Errors
+/// It is none.
+pub(crate) fn validity(certificate: &[u8]) -> Result<(u64, u64), String> {
+    let (_, parsed) = x509_parser::parse_x509_certificate(certificate).map_err(|error| error.to_string())?;
+    let seconds = |at: i64| u64::try_from(at).unwrap_or(0);
+    let validity = parsed.validity();
+    Ok((seconds(validity.not_before.timestamp()), seconds(validity.not_after.timestamp())))
 }
 
 /// TLS 1.2 and 1.3 for clients, who prove themselves with passwords.
@@ -169,17 +238,62 @@ fn provider() -> Arc<CryptoProvider> {
 }
 
 pub(crate) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, SecurityError> {
-    let error = |cause: String| SecurityError::Read { path: path.to_owned(), what: "certificate", cause };
+    let unread = |cause| unread(path, "certificate", cause);
     let found = CertificateDer::pem_file_iter(path)
         .and_then(Iterator::collect::<Result<Vec<_>, _>>)
-        .map_err(|cause| error(cause.to_string()))?;
-    if found.is_empty() { Err(error("there is none in it".into())) } else { Ok(found) }
+        .map_err(unread)?;
+    if found.is_empty() { Err(unread(pem::Error::NoItemsFound)) } else { Ok(found) }
 }
 
 fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, SecurityError> {
-    PrivateKeyDer::from_pem_file(path).map_err(|cause| SecurityError::Read {
-        path: path.to_owned(),
-        what: "private key",
-        cause: cause.to_string(),
-    })
+    PrivateKeyDer::from_pem_file(path).map_err(|cause| unread(path, "private key", cause))
+}
+
+/// Why a PEM file cannot be read, and what would be right.
+fn unread(path: &Path, what: &'static str, cause: pem::Error) -> SecurityError {
+    let right = match &cause {
+        // A new set in its place would not be taken for one of the cluster.
+        pem::Error::Io(error) if error.kind() == ErrorKind::PermissionDenied => {
+            "run this as the user that owns it, or correct the owner of the file"
+        }
+        _ => "`isochrone cert` makes a whole set",
+    };
+    let cause = match cause {
+        pem::Error::MissingSectionEnd { end_marker } => {
+            format!("it ends before -----END {}-----", end_marker.escape_ascii())
+        }
+        // The line may hold what is not to be shown.
+        pem::Error::IllegalSectionStart { .. } => "a line with -----BEGIN does not end with -----".to_owned(),
+        pem::Error::NoItemsFound => "there is none in it".to_owned(),
+        pem::Error::Io(error) => error.to_string(),
+        other => other.to_string(),
+    };
+    SecurityError::Read { path: path.to_owned(), what, cause, right }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_read_is_told_in_words_and_without_what_it_holds() {
+        let told = |cause| unread(Path::new("n1.key"), "private key", cause).to_string();
+        let set = "`isochrone cert` makes a whole set";
+        assert_eq!(
+            told(pem::Error::MissingSectionEnd { end_marker: b"PRIVATE KEY".to_vec() }),
+            format!("n1.key: cannot read the private key: it ends before -----END PRIVATE KEY-----; {set}")
+        );
+        let line = told(pem::Error::IllegalSectionStart { line: b"-----BEGIN KEY MC4CAQ".to_vec() });
+        assert!(line.ends_with(set) && !line.contains("MC4CAQ"), "{line}");
+        let denied = told(pem::Error::Io(ErrorKind::PermissionDenied.into()));
+        assert!(denied.contains("run this as the user that owns it") && !denied.contains(set), "{denied}");
+        let folder = tempfile::tempdir().unwrap();
+        let half = folder.path().join("half.pem");
+        std::fs::write(&half, "-----BEGIN CERTIFICATE-----\nMIIB\n").unwrap();
+        let half = certificates(&half).unwrap_err().to_string();
+        assert!(
+            half.contains("half.pem: cannot read the certificate: it ends before -----END CERTIFICATE-----"),
+            "{half}"
+        );
+    }
 }

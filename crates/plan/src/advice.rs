@@ -53,6 +53,9 @@ pub struct Recommendation {
     pub protocol: String,
     /// The leader's region.
     pub leader: Option<String>,
+    /// When the keyspace must answer, as its parameter `reply` says, where that is not what it does by default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reply: Option<String>,
     /// The region of each replica.
     pub replicas: Vec<String>,
     /// Its mean over the clients; none where the choice leaves the leader open or its closed form is not known.
@@ -233,6 +236,7 @@ fn choose(
     Recommendation {
         protocol: row.protocol.to_owned(),
         leader: row.leader.map(name),
+        reply: row.reply.map(str::to_owned).filter(|reply| reply != EXECUTE),
         replicas: replicas.iter().copied().map(name).collect(),
         mean_ms: Some(row.mean(demand)),
         reason,
@@ -256,7 +260,7 @@ fn configured(
         let same = |row: &&Row| {
             row.rank.is_some()
                 && row.protocol == keyspace.protocol
-                && (row.protocol != "domino" || row.case == Some(&*reply))
+                && row.holds_alone(&reply)
                 && (row.leader.is_none() || row.leader == leader)
         };
         rows.iter().find(same).map(|row| row.mean(demand))
@@ -267,30 +271,46 @@ fn configured(
         means.map(|means| means.iter().sum::<f64>() / means.len() as f64)
     };
     let divided = led && keyspace.partitions > 1;
-    let reason = if divided {
-        format!("the mean over its {} partitions, which the replicas lead in turn", keyspace.partitions)
-    } else {
-        String::new()
-    };
+    let mut reasons = Vec::new();
+    if divided {
+        reasons.push(format!(
+            "the mean over its {} partitions, which the replicas lead in turn",
+            keyspace.partitions
+        ));
+    }
+    if keyspace.protocol == "sdpaxos" && reply == EXECUTE {
+        reasons.push(format!("of a client alone: {WAITS}"));
+    }
     Recommendation {
         protocol: keyspace.protocol.clone(),
         leader: named,
+        reply: Some(reply.clone()).filter(|reply| reply != EXECUTE),
         replicas,
         mean_ms: chosen.map_or_else(|| mean(None), in_turn),
-        reason,
+        reason: reasons.join("; "),
     }
 }
 
-/// The case of Domino's rows that a keyspace of Domino is in: its answers have a row each.
+/// When a keyspace answers that does not say so.
+const EXECUTE: &str = "execute";
+/// What SDPaxos does then.
+const WAITS: &str = "without reply = \"commit\" its answers wait for what other regions write";
+
+/// When a keyspace answers.
 pub(crate) fn reply(keyspace: &Keyspace) -> String {
-    format!("reply = {}", keyspace.parameters.read().text("reply", "execute"))
+    keyspace.parameters.read().text("reply", EXECUTE)
 }
 
 /// Why this row: what it is ahead of, and where it would not be.
 fn reason(matrix: &Matrix, rows: &[Row], best: &Row, demand: &Demand) -> String {
-    let label = |row: &Row| match row.leader {
-        Some(leader) => format!("{} with {}", row.protocol, matrix.name(leader)),
-        None => row.protocol.to_owned(),
+    let label = |row: &Row| {
+        let leader = row.leader.map(|leader| matrix.name(leader).to_owned());
+        let reply = row.reply.filter(|reply| *reply != EXECUTE).map(|reply| format!("reply = {reply:?}"));
+        let with: Vec<String> = leader.into_iter().chain(reply).collect();
+        match with.is_empty() {
+            true => row.protocol.to_owned(),
+            false => format!("{} with {}", row.protocol, with.join(" and ")),
+        }
     };
     let linearizable = |row: &&Row| row.rank.is_some() && row.guarantee == Guarantee::Linearizable;
     let next = rows
@@ -305,9 +325,8 @@ fn reason(matrix: &Matrix, rows: &[Row], best: &Row, demand: &Demand) -> String 
     } else {
         format!("the lowest mean, with {} as low", label(next))
     };
-    // Its answers wait for what was given a slot before, unless they are of the commit.
     if best.protocol == "sdpaxos" {
-        reason += "; while other regions write, with reply = \"commit\"";
+        reason += &format!("; {WAITS}");
     }
     // EPaxos pays for interference: say from which share on something else is faster.
     let conflict = rows.iter().find(|row| row.case == Some("conflict"));
@@ -316,7 +335,7 @@ fn reason(matrix: &Matrix, rows: &[Row], best: &Row, demand: &Demand) -> String 
         let share = 100.0 * (next.rank.unwrap_or(0) as f64 - fast) / (slow - fast);
         if share < 100.0 {
             let more = if lead > 0.0 { format!("more than {share:.0}% of ") } else { String::new() };
-            reason += &format!("; with {more}interfering commands {} is faster", label(next));
+            reason += &format!("; with {more}interfering commands that is faster");
         }
     }
     reason

@@ -3,9 +3,19 @@
 //! Source: `specs/domino.md` 5 and 6.5. Concurrent clients collide, and what collides takes the way of [`recovered`]
 //! or longer.
 
+use isochrone_core::deployment::Keyspace;
 use isochrone_core::{Matrix, RegionId, Span};
 
 use crate::{Client, Group};
+
+/// Whether every replica learns of a fast quorum by itself: what a keyspace of Fast Paxos says, which the protocol refuses
+/// where it is wrong, and else what is `usual`.
+pub(crate) fn all_learn(keyspace: &Keyspace, usual: bool) -> bool {
+    if keyspace.protocol != "fastpaxos" {
+        return usual;
+    }
+    keyspace.parameters.read().choice("learners", usual, &[("sole", false), ("all", true)])
+}
 
 /// The round trip to the fast quorum, a supermajority; while too few replicas live for one, [`recovered`]. Where the
 /// triangle inequality does not hold, the coordinator may know of the fast quorum, and tell, sooner than its votes

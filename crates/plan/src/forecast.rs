@@ -49,6 +49,9 @@ pub struct Forecast {
     pub leader: Option<String>,
     /// What must be so for these figures to hold, where that is not always.
     pub case: Option<String>,
+    /// Whether the figures are bounds: it takes so long `at least`, or `at most`; none where it takes exactly so long.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bound: Option<String>,
     /// What an answer that comes so soon promises.
     pub guarantee: Guarantee,
     /// Commit latency by region of the client, in the order of the deployment.
@@ -78,6 +81,9 @@ pub(crate) struct Row {
     pub(crate) protocol: &'static str,
     pub(crate) leader: Option<RegionId>,
     pub(crate) case: Option<&'static str>,
+    /// When the keyspace must answer for these figures to hold, as its parameter `reply` says; none where that is all one.
+    pub(crate) reply: Option<&'static str>,
+    bound: Option<&'static str>,
     pub(crate) guarantee: Guarantee,
     /// By region of the client.
     pub(crate) commits: Vec<Span>,
@@ -93,16 +99,28 @@ impl Row {
         self.rank.map_or_else(|| demand.mean(&self.commits), |rank| demand.mean_of(rank))
     }
 
+    /// Whether the figures are also those of a client alone where the keyspace answers so. Alone, a command of SDPaxos waits
+    /// for no other before its own.
+    pub(crate) fn holds_alone(&self, reply: &str) -> bool {
+        self.protocol == "sdpaxos" || self.reply.is_none_or(|own| own == reply)
+    }
+
     pub(crate) fn forecast(&self, matrix: &Matrix, demand: &Demand) -> Forecast {
         let region = |(at, commit): (usize, &Span)| RegionForecast {
             region: matrix.name(RegionId(at as u16)).to_owned(),
             commit_ms: commit.as_millis_f64(),
             via: self.via.get(at).cloned().flatten(),
         };
+        let case = match (self.case, self.reply) {
+            (Some(case), Some(reply)) => Some(format!("{case}, reply = {reply}")),
+            (None, Some(reply)) => Some(format!("reply = {reply}")),
+            (case, None) => case.map(str::to_owned),
+        };
         Forecast {
             protocol: self.protocol.to_owned(),
             leader: self.leader.map(|leader| matrix.name(leader).to_owned()),
-            case: self.case.map(str::to_owned),
+            case,
+            bound: self.bound.map(str::to_owned),
             guarantee: self.guarantee,
             regions: self.commits.iter().enumerate().map(region).collect(),
             mean_ms: self.mean(demand),
@@ -130,6 +148,8 @@ pub(crate) fn rows(
         protocol,
         leader,
         case,
+        reply: None,
+        bound: None,
         guarantee: Guarantee::Linearizable,
         rank: case.is_none().then(|| demand.total(&commits)),
         commits,
@@ -163,10 +183,11 @@ pub(crate) fn rows(
         rows.push(Row { rank, ..row("epaxos", None, Some("no conflict"), fast) });
         rows.push(row("epaxos", None, Some("conflict"), slow));
     }
-    // Behind EPaxos: its answers wait for whatever other regions wrote before, unless they are of the commit.
+    // Behind EPaxos: its answers wait for whatever other regions wrote before, unless they are of the commit. They promise as
+    // much then, and members cannot change.
     for leader in &leaders {
         let commits = each(&|client| sdpaxos::commit(matrix, client, *leader, group));
-        rows.push(row("sdpaxos", Some(*leader), None, commits));
+        rows.push(Row { reply: Some("commit"), ..row("sdpaxos", Some(*leader), None, commits) });
     }
     for leader in &leaders {
         let commits = each(&|client| curp_consensus::commit(matrix, client, *leader, group));
@@ -186,15 +207,36 @@ pub(crate) fn rows(
         row("mencius", None, Some("others idle"), each(&|client| mencius::idle(matrix, client, group)));
     // Without load the others are idle: that is what Mencius is ranked by.
     rows.push(Row { rank: Some(demand.total(&idle.commits)), ..idle });
-    rows.push(row(
-        "mencius",
-        None,
-        Some("others busy"),
-        each(&|client| mencius::busy(matrix, client, group)),
-    ));
-    // Its figures are those of a client alone, so it is shown and not ranked. The coordinator does not matter then.
-    let alone = each(&|client| fastpaxos::commit(matrix, client, leaders[0], group));
-    rows.push(row("fastpaxos", None, Some("no collision"), alone));
+    let busy =
+        row("mencius", None, Some("others busy"), each(&|client| mencius::busy(matrix, client, group)));
+    rows.push(Row { bound: Some("at least"), ..busy });
+    // Its figures are those of a client alone, so it is shown and not ranked.
+    let alone = |coordinator, reply, guarantee, commits| Row {
+        reply: Some(reply),
+        guarantee,
+        ..row("fastpaxos", coordinator, Some("no collision"), commits)
+    };
+    // Which replica coordinates matters only where one that knows tells a client sooner than this knows for itself.
+    let by_leader = |wait: &dyn Fn(Client, RegionId) -> Span| -> Vec<(Option<RegionId>, Vec<Span>)> {
+        let of = |leader: &RegionId| (Some(*leader), each(&|client| wait(client, *leader)));
+        let all: Vec<_> = leaders.iter().map(of).collect();
+        match all.windows(2).all(|two| two[0].1 == two[1].1) {
+            true => all.into_iter().take(1).map(|(_, commits)| (None, commits)).collect(),
+            false => all,
+        }
+    };
+    let [committed, executed] = [false, true].map(|usual| fastpaxos::all_learn(keyspace, usual));
+    for (coordinator, commits) in by_leader(&|client, coordinator| {
+        let fast = fastpaxos::commit(matrix, client, coordinator, group);
+        fast.min(fastpaxos::execute(matrix, client, coordinator, group, committed))
+    }) {
+        rows.push(alone(coordinator, "commit", Guarantee::Sequenced, commits));
+    }
+    for (coordinator, results) in
+        by_leader(&|client, coordinator| fastpaxos::execute(matrix, client, coordinator, group, executed))
+    {
+        rows.push(alone(coordinator, "execute", Guarantee::Linearizable, results));
+    }
     rows.extend(domino_rows(matrix, group.with(quorums), demand, at));
     rows
 }
@@ -216,17 +258,19 @@ fn domino_rows(
     let commits: Vec<Span> = choices.iter().map(|choice| choice.commit()).collect();
     let execute = |region| domino::execute(matrix, at(region), group, domino::EXTRA_DELAY, domino::HEARTBEAT);
     let results: Vec<Span> = matrix.regions().map(execute).collect();
-    let row = |case, guarantee, commits: Vec<Span>| Row {
+    let row = |reply, bound, guarantee, commits: Vec<Span>| Row {
         protocol: "domino",
         leader: None,
-        case: Some(case),
+        case: None,
+        reply: Some(reply),
+        bound,
         guarantee,
         rank: Some(demand.total(&commits)),
         commits,
         via: via.clone(),
     };
     [
-        row("reply = commit", Guarantee::Sequenced, commits),
-        row("reply = execute", Guarantee::Linearizable, results),
+        row("commit", None, Guarantee::Sequenced, commits),
+        row("execute", Some("at most"), Guarantee::Linearizable, results),
     ]
 }

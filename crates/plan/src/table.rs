@@ -5,7 +5,7 @@ use std::fmt;
 use crate::{Forecast, Plan, Recommendation};
 
 impl Forecast {
-    /// What a row is called: protocol, leader, and what must be so.
+    /// What a row is called: protocol, leader, what must be so, and whether it is a bound.
     pub fn label(&self) -> String {
         let mut label = self.protocol.clone();
         if let Some(leader) = &self.leader {
@@ -14,6 +14,9 @@ impl Forecast {
         }
         if let Some(case) = &self.case {
             label += &format!(", {case}");
+        }
+        if let Some(bound) = &self.bound {
+            label += &format!(", {bound}");
         }
         label
     }
@@ -25,6 +28,9 @@ impl fmt::Display for Recommendation {
         if let Some(leader) = &self.leader {
             let role = if self.protocol == "sdpaxos" { "sequencer" } else { "leader" };
             write!(f, ", {role} {leader}")?;
+        }
+        if let Some(reply) = &self.reply {
+            write!(f, " with reply = {reply:?}")?;
         }
         Ok(())
     }
@@ -78,6 +84,10 @@ impl fmt::Display for Plan {
         for (label, forecast) in labels.iter().zip(&self.protocols) {
             row(f, label, &mut forecast.regions.iter().map(|region| region.commit_ms), forecast.mean_ms)?;
         }
+        writeln!(
+            f,
+            "\neach client is on a machine of its own, a round trip within its region from a replica there"
+        )?;
         self.advice(f)
     }
 }
@@ -90,7 +100,7 @@ impl Plan {
         writeln!(f, "  {}", best.reason)?;
         if let Some(choice) = &self.sequenced {
             let less = best.mean_ms.unwrap_or_default() - choice.mean_ms.unwrap_or_default();
-            writeln!(f, "sequenced:   {choice} with reply = \"commit\", {less:.1} ms faster")?;
+            writeln!(f, "sequenced:   {choice}, {less:.1} ms faster")?;
             writeln!(f, "  {}", choice.reason)?;
         }
         if let Some(choice) = &self.placement {
@@ -98,7 +108,8 @@ impl Plan {
             writeln!(f, "  mean {:.1} ms, {}", choice.mean_ms.unwrap_or_default(), choice.reason)?;
         }
         match (self.configured.mean_ms, best.mean_ms) {
-            (Some(mean), Some(lowest)) if mean > lowest => {
+            // What is as fast by its figure alone is said too, where there is something to say of that.
+            (Some(mean), Some(lowest)) if mean > lowest || !self.configured.reason.is_empty() => {
                 writeln!(f, "configured:  {}, {:.1} ms slower", self.configured, mean - lowest)?;
                 if self.configured.reason.is_empty() {
                     return Ok(());

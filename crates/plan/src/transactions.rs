@@ -373,6 +373,11 @@ impl fmt::Display for TransactionPlan {
                 "\nwith so many partitions what transactions touch was drawn {DRAWS} times, not enumerated"
             )?;
         }
+        writeln!(
+            f,
+            "\neach client is at the node of its region; tapir is so fast with self_blocking = false, or where clients \
+             pause between transactions"
+        )?;
         // Each workload asks for something else: means of different ones do not compare.
         let lowest = self.forecasts.chunk_by(|a, b| a.workload == b.workload).filter_map(|rows| {
             let lowest = rows.iter().min_by(|a, b| a.all.mean_ms.total_cmp(&b.all.mean_ms))?;

@@ -10,6 +10,12 @@ pub struct BeginRequest {
     /// The keys that may be written, each once.
     #[prost(bytes = "bytes", repeated, tag = "3")]
     pub writes: ::prost::alloc::vec::Vec<::prost::bytes::Bytes>,
+    /// What the client calls it, 16 to 64 bytes that it has drawn at random; or nothing. A Begin that this node gets later of
+    /// the same user with the same name ends this transaction, unless it was asked to commit, and begins anew: so a Begin may
+    /// be repeated whose answer was lost. It may find the keys still held by the one that ends, which is a REASON_CONFLICT
+    /// like others.
+    #[prost(bytes = "bytes", tag = "4")]
+    pub name: ::prost::bytes::Bytes,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct BeginResponse {
@@ -126,8 +132,12 @@ pub struct Unknown {
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct AbortRequest {
+    /// One of both.
     #[prost(bytes = "bytes", tag = "1")]
     pub txn: ::prost::bytes::Bytes,
+    /// What the client called it when it began.
+    #[prost(bytes = "bytes", tag = "2")]
+    pub name: ::prost::bytes::Bytes,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct AbortResponse {}
@@ -258,7 +268,7 @@ pub enum Reason {
     HeartbeatLost = 4,
     /// A participant does not know it.
     Presumed = 5,
-    /// A partition could not be reached in time.
+    /// A partition could not be reached in time, or others have held the same keys until then.
     Unavailable = 6,
     /// It asked for a moment that a partition cannot serve: too far ahead, or too long ago.
     OutOfTime = 7,
@@ -380,6 +390,9 @@ pub mod isochrone_client {
         /// key, and a second reads it again together with what it was found by.
         ///
         /// Without keys to write it is a whole transaction that only reads, and the answer is its end: a snapshot.
+        ///
+        /// As long as it is open it may keep others off its keys, by protocol those too that it only reads: name none that is not
+        /// needed, and commit or abort at once.
         pub async fn begin(
             &mut self,
             request: impl tonic::IntoRequest<super::BeginRequest>,
@@ -425,7 +438,9 @@ pub mod isochrone_client {
                 .insert(GrpcMethod::new("isochrone.v1.Isochrone", "Commit"));
             self.inner.unary(req, path, codec).await
         }
-        /// Gives a transaction up, at the node where it has begun. It took no effect.
+        /// Gives a transaction up, at the node where it has begun: by its `txn`, and then it took no effect; or, where no answer has
+        /// told that, by its `name`. By name it is no error where none is open, and it says nothing of a transaction that was asked
+        /// to commit; only that commit's own answer does.
         pub async fn abort(
             &mut self,
             request: impl tonic::IntoRequest<super::AbortRequest>,
@@ -559,6 +574,9 @@ pub mod isochrone_server {
         /// key, and a second reads it again together with what it was found by.
         ///
         /// Without keys to write it is a whole transaction that only reads, and the answer is its end: a snapshot.
+        ///
+        /// As long as it is open it may keep others off its keys, by protocol those too that it only reads: name none that is not
+        /// needed, and commit or abort at once.
         async fn begin(
             &self,
             request: tonic::Request<super::BeginRequest>,
@@ -570,7 +588,9 @@ pub mod isochrone_server {
             &self,
             request: tonic::Request<super::CommitRequest>,
         ) -> std::result::Result<tonic::Response<super::CommitResponse>, tonic::Status>;
-        /// Gives a transaction up, at the node where it has begun. It took no effect.
+        /// Gives a transaction up, at the node where it has begun: by its `txn`, and then it took no effect; or, where no answer has
+        /// told that, by its `name`. By name it is no error where none is open, and it says nothing of a transaction that was asked
+        /// to commit; only that commit's own answer does.
         async fn abort(
             &self,
             request: tonic::Request<super::AbortRequest>,

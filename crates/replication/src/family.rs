@@ -29,7 +29,8 @@ pub trait Family: Copy + Debug + Send + Sync + 'static {
     const LED: bool;
     /// Whether a command's place is certain before it is executed, so that `reply = "commit"` means something.
     const COMMITS: bool;
-    /// Whether who leads an epoch first does so without anybody's vote: all must know the same one, for as long as the data lives.
+    /// Whether who leads an epoch first does so without anybody's vote: all must know the same one, of the first epoch for as long as
+    /// the data lives. Who leads a later one stands in what ended the one before.
     const LEADER_FIXED: bool = false;
     /// Whether spares are servers like the others from the start, and only who administers them grows: then they are
     /// members of every group, and clients know them.

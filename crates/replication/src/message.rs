@@ -81,7 +81,7 @@ impl<C> Entry<C> {
 }
 
 /// The members of an epoch.
-#[derive(Clone, Eq, PartialEq, Hash, Debug, Serialize, Deserialize)]
+#[derive(Clone, Eq, PartialEq, Hash, Debug)]
 pub(crate) struct Successors {
     pub(crate) members: Arc<[Member]>,
     /// Whether the first of them leads first, where any does; else who has the seat that the file gives.

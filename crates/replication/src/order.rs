@@ -226,8 +226,8 @@ pub trait Order:
         &[]
     }
 
-    /// The member that leads, as far as is known here, in a protocol that is another's order until its first leader is found dead.
-    /// Where [`Order::MEMBERSHIP`] is [`Membership::StopAndHandOver`], it leads the next epoch from the start, if it lives.
+    /// The member that leads, as far as is known here; only where one leads an epoch from its start without anybody's vote
+    /// ([`Family::LEADER_FIXED`](crate::Family::LEADER_FIXED)). If it lives it leads the next epoch so.
     fn leader(&self) -> Option<ReplicaId> {
         None
     }

@@ -135,9 +135,10 @@ impl Trace {
     }
 }
 
-/// The debug text of a value on one line, cut where it is long.
+/// The debug text of a value on one line, cut where it is long: a request of a workload is shown whole, with its key and
+/// the beginning of its value.
 pub(crate) fn label(value: &impl Debug) -> String {
-    const LONGEST: usize = 160;
+    const LONGEST: usize = 512;
     struct Beginning(String);
     impl Write for Beginning {
         fn write_str(&mut self, text: &str) -> std::fmt::Result {
@@ -190,4 +191,16 @@ pub(crate) fn text(lines: &[Line], nodes: &[String]) -> String {
         };
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_is_shown_whole_and_a_batch_is_cut() {
+        let request = "x".repeat(400);
+        assert_eq!(label(&request), format!("{request:?}"));
+        assert_eq!(label(&vec![request; 9]).chars().count(), 512 + "..".len());
+    }
 }

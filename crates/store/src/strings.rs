@@ -188,6 +188,32 @@ impl Turn<'_> {
         })
     }
 
+    pub(crate) fn count_until(
+        &mut self,
+        mark: &mut Mark<'_>,
+        key: &Blob,
+        by: i64,
+        until: Stamp,
+        anew: bool,
+    ) -> Result<Response, Refusal> {
+        let held = self.store().keys.get(key).map_or(Stamp::MAX, |entry| entry.deadline);
+        // What has less than a millisecond left is over by PTTL.
+        let begins = held == Stamp::MAX || anew && held.as_millis() <= self.stamp.as_millis();
+        let sum = if begins && anew {
+            self.put(mark, key, Value::Integer(by), until);
+            Response::Integer(by)
+        } else {
+            let sum = self.incrby(mark, key, by)?;
+            if begins {
+                self.redate(mark, key, until);
+            }
+            sum
+        };
+        let deadline = if begins { until } else { held };
+        let left = deadline.as_millis().saturating_sub(self.stamp.as_millis());
+        Ok(Response::Array(vec![sum, Response::Integer(left as i64)]))
+    }
+
     pub(crate) fn incrbyfloat(
         &mut self,
         mark: &mut Mark<'_>,

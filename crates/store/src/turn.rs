@@ -191,6 +191,7 @@ impl<'a> Turn<'a> {
             AppendWithin { key, value, most } => self.append(mark, key, value, *most),
             SetRange { key, offset, value } => self.setrange(mark, key, *offset, value),
             IncrBy { key, by } => self.incrby(mark, key, *by),
+            CountUntil { key, by, until, anew } => self.count_until(mark, key, *by, *until, *anew),
             IncrByFloat { key, by } => self.incrbyfloat(mark, key, *by),
 
             Del { keys } => Ok(self.del(keys)),

@@ -97,6 +97,7 @@ fn may_leave_all(operation: &Operation, stamp: Stamp) -> bool {
         // With GET it is refused where there is no string.
         Set { condition, get, .. } => *condition != Condition::IfAbsent && !get,
         ExpireAt { at, .. } => *at <= stamp,
+        CountUntil { anew, .. } => *anew,
         LRem { count, .. } => *count == 0 || several(count.unsigned_abs()) > FEW,
         ChordStep { chord } => match &**chord {
             Chord::Part { expires, group_expires, .. } => {

@@ -33,7 +33,8 @@ pub enum Request {
         /// Some of the keys declared, each once.
         updates: Vec<Update>,
     },
-    /// Gives up. Answered by [`Outcome::Aborted`], at once.
+    /// Gives up. Answered by [`Outcome::Aborted`], at once. Of a transaction that is to commit already it is refused, and
+    /// one that waits for others is ended without effect where that is still possible: its commit's own answer says so.
     Abort {
         /// The transaction.
         txn: TxnId,
@@ -161,7 +162,7 @@ pub enum Reason {
     HeartbeatLost,
     /// A participant does not know it.
     Presumed,
-    /// A partition could not be reached in time.
+    /// A partition could not be reached in time, or others have held the same keys until then.
     Unavailable,
     /// It asked for a moment that a partition cannot serve: too far ahead, or too long ago.
     OutOfTime,
@@ -204,7 +205,7 @@ pub enum Refusal {
     #[error("a transaction of no keys; name some to read or to write")]
     Empty,
     /// More keys or bytes than a transaction may have.
-    #[error("the transaction has {found} {what}, and may have {most}")]
+    #[error("the transaction has {found} {what}, and the limit `txn_{what}` is {most}")]
     TooLarge {
         /// "keys" or "bytes".
         what: &'static str,

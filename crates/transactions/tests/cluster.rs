@@ -46,6 +46,8 @@ pub struct Case<F: Family> {
     pub moves: u64,
     /// How often who leads a partition or replicates it is changed; then each waits on the nodes where it has no replica.
     pub changes: u64,
+    /// How often a commit under way is asked to be aborted.
+    pub withdrawals: u64,
 }
 
 /// What a run came to.
@@ -87,6 +89,7 @@ impl<F: Family> Case<F> {
             handovers: 0,
             moves: 0,
             changes: 0,
+            withdrawals: 0,
         }
     }
 
@@ -151,7 +154,8 @@ impl<F: Family> Case<F> {
             let placement = placement.clone();
             Box::new(move |random: &mut Random| draw_change(&placement, random)) as Moves
         });
-        let mut driver = Counting { clients, counted: BTreeMap::new(), servers, moves, changes };
+        let withdraws = (self.withdrawals > 0).then(|| Random::seeded(seed ^ 0x6261_636b));
+        let mut driver = Counting { clients, counted: BTreeMap::new(), servers, moves, changes, withdraws };
         let report = simulation.run(&mut driver);
         if std::env::var_os("ISOCHRONE_TRACE").is_some() {
             eprintln!("{}", simulation.trace());
@@ -234,7 +238,7 @@ impl<F: Family> Case<F> {
             let action = Action::Cut { links, held: random.chance(0.5) };
             plan.faults.push(Planned { at, length, kind: FaultKind::Partition, action });
         }
-        for _ in 0..self.handovers + self.moves + self.changes {
+        for _ in 0..self.handovers + self.moves + self.changes + self.withdrawals {
             let at = Span::from_millis(random.below(7_500));
             let (kind, action) = (FaultKind::Membership, Action::Membership);
             plan.faults.push(Planned { at, length: Span::ZERO, kind, action });
@@ -250,6 +254,8 @@ struct Counting {
     servers: Vec<ProcessId>,
     moves: Option<Moves>,
     changes: Option<Moves>,
+    /// Draws when a commit is withdrawn in the place of an order.
+    withdraws: Option<Random>,
 }
 
 /// Draws what is ordered, and the processes that are told so.
@@ -279,6 +285,9 @@ impl<F: Family> Driver<Transactional<F>> for Counting {
     }
 
     fn admin(&mut self, _: Instant, random: &mut Random) -> Vec<Admin> {
+        if self.withdraws.as_mut().is_some_and(|withdraws| withdraws.chance(0.8)) {
+            return self.clients.withdraw().into_iter().collect();
+        }
         if let Some(moves) = self.moves.as_mut().filter(|_| random.chance(0.7)) {
             return moves(random);
         }

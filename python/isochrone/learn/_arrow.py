@@ -213,6 +213,7 @@ def load_arrow(
         If `data` is no Arrow data.
     ValueError
         If a column is not there, has nulls, is not of lists, lists differ in length, or a weight is negative or not finite.
+        Rows that name a feature twice, or hold NaN or infinity, are found by `fit`.
     """
     if n_features is not None:
         whole("n_features", n_features, 0, FEATURES_MAX)

@@ -66,7 +66,7 @@ class CopFactorizer(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     scheme : {"cop", "serial", "locking", "occ", "hogwild"}, default="cop"
         How threads share the model, as for :class:`CopClassifier`.
     n_jobs : int, default=None
-        Threads; -1 for all cores, None for one.
+        Threads; -1 for all cores that this process may use, None for one, or for what `joblib.parallel_config` says.
     shuffle : bool, default=True
         Whether to put the cells in a random order first: they often come row by row, and cells of one row wait for one another.
     random_state : int, RandomState instance or None, default=None

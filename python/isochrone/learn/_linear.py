@@ -77,7 +77,7 @@ _PARAMETERS = """penalty : {"l2", "l1", "elasticnet", None}, default="l2"
         How threads share the model. `"cop"` gives the model of `"serial"`, bit for bit, for any `n_jobs`; `"locking"` and
         `"occ"` that of some order of the samples; `"hogwild"` coordinates nothing and its result varies from run to run.
     n_jobs : int, default=None
-        Threads; -1 for all cores, None for one.
+        Threads; -1 for all cores that this process may use, None for one, or for what `joblib.parallel_config` says.
     packed : bool, default=False
         Whether coefficients lie in memory by how many samples have their feature, rather than by its number. Changes speed,
         never results: epochs are faster where the coefficients are more than the caches hold. It takes four bytes a non-zero

@@ -6,6 +6,7 @@ import os
 from typing import Any
 
 import numpy as np
+from joblib import cpu_count, effective_n_jobs
 from numpy.typing import NDArray
 from sklearn.utils import check_array
 
@@ -25,7 +26,8 @@ def plan(X: Any, *, n_jobs: int | None = None) -> Plan:
     X : {array-like, sparse matrix} of shape (n_samples, n_features)
         The samples, best as a SciPy CSR matrix of float32 or float64, which is not copied.
     n_jobs : int, default=None
-        Threads to plan with; -1 for all cores, None for one. The plan is the same.
+        Threads to plan with; -1 for all cores that this process may use, None for one, or for what `joblib.parallel_config`
+        says. The plan is the same.
 
     Returns
     -------
@@ -307,14 +309,14 @@ _THREADS_MAX = 1024
 
 
 def threads_of(n_jobs: int | None) -> int:
-    """Threads that `n_jobs` asks for, as scikit-learn reads it: None is 1, -1 all cores, -2 all but one."""
+    """Threads that `n_jobs` asks for, as scikit-learn reads it: None is 1, or what joblib's context says; -1 is all cores that the
+    process may use (by affinity, its container's share and LOKY_MAX_CPU_COUNT), -2 all but one."""
     if n_jobs is None:
-        return 1
+        n_jobs = effective_n_jobs(None)
     if isinstance(n_jobs, bool) or not isinstance(n_jobs, (int, np.integer)) or n_jobs == 0:
         raise ValueError(f"n_jobs is {n_jobs!r}: give the number of threads, or -1 for all cores")
     if n_jobs < 0:
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        return max(1, cores + 1 + int(n_jobs))
+        return max(1, int(cpu_count()) + 1 + int(n_jobs))
     if n_jobs > _THREADS_MAX:
         raise ValueError(f"n_jobs is {n_jobs}, more than the {_THREADS_MAX} threads that there can be: give -1 for all cores")
     return int(n_jobs)

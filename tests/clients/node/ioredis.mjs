@@ -1,11 +1,13 @@
 // Ordinary use of ioredis against two regions, in RESP3 and RESP2: ready check, pipeline, transaction, publish/subscribe,
-// lock, scripts of its own, stream.
+// lock, scripts of its own, stream; and, over it, redlock and rate-limiter-flexible.
 //
 //   node ioredis.mjs PORT OTHER_PORT
 
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { Redis } from "ioredis";
+import { RateLimiterRedis } from "rate-limiter-flexible";
+import Redlock from "redlock";
 
 const [port, other] = process.argv.slice(2).map(Number);
 // As the holder of a lock deletes it: the script of the page on distributed locks.
@@ -68,6 +70,21 @@ for (const protocol of [3, 2]) {
   assert.equal(await here.release("io:lock", "me"), 1);
   // Any other script is refused, and the refusal says why.
   await assert.rejects(here.unheardOf("io:lock"), /there is no interpreter/);
+
+  const [locks, others] = [here, there].map((client) => new Redlock([client], { retryCount: 0 }));
+  const lock = await locks.lock(["io:room", "io:desk"], 60_000);
+  await assert.rejects(others.lock(["io:chair", "io:desk"], 1_000), Redlock.LockError);
+  await lock.extend(90_000);
+  assert.ok((await there.pttl("io:room")) > 60_000);
+  await lock.unlock();
+  assert.equal(await there.exists("io:room", "io:desk", "io:chair"), 0);
+  const limiters = [here, there, here, there].map(
+    (storeClient) => new RateLimiterRedis({ storeClient, keyPrefix: "io:rate", points: 3, duration: 60 }),
+  );
+  const tried = await Promise.allSettled(limiters.map((limiter) => limiter.consume("ann")));
+  const beyond = tried.filter(({ status }) => status === "rejected").map(({ reason }) => reason);
+  assert.deepEqual(beyond.map((reason) => reason.consumedPoints), [4]);
+  assert.ok(beyond[0].msBeforeNext > 30_000 && (await there.ttl("io:rate:ann")) > 30);
 
   const waits = open(other).blpop("io:list", 20);
   await here.rpush("io:list", "pushed");

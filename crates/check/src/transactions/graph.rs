@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, BinaryHeap, VecDeque};
 
 use super::Isolation;
 use super::history::Transactions;
-use super::versions::Versions;
+use super::versions::{Key, Versions};
 use crate::planted::{Mutation, planted};
 
 /// Why one transaction comes before another.
@@ -79,6 +79,9 @@ pub(super) struct Graph {
     /// When a node stands in a serial order, where nothing else decides.
     when: Vec<u64>,
 }
+
+/// How often a transaction is put off, on average, while it would overwrite what another has yet to read.
+const PATIENCE: usize = 64;
 
 /// Edges that the search for a short circle may follow: after that, the shortest found so far stands.
 const VISITS_MAX: u64 = 50_000_000;
@@ -197,6 +200,8 @@ impl Graph {
         let mut ready: BinaryHeap<Reverse<(u64, u32)>> = free.map(|node| Reverse(at(node))).collect();
         let mut held: BTreeSet<(u64, u32)> = BTreeSet::new();
         let mut order = Vec::with_capacity(self.when.len());
+        // A bound: where one waits for another in turn, each by each.
+        let mut patience = PATIENCE * self.when.len();
         loop {
             let next = ready.pop().map(|Reverse((_, node))| (node, true));
             let Some((node, may_wait)) = next.or_else(|| held.pop_first().map(|(_, node)| (node, false)))
@@ -204,7 +209,8 @@ impl Graph {
                 break;
             };
             if let Some(pending) = pending.as_mut().filter(|_| (node as usize) < self.transactions) {
-                if may_wait && pending.holds(node) {
+                if may_wait && patience > 0 && pending.holds(node) {
+                    patience -= 1;
                     held.insert(at(node));
                     continue;
                 }
@@ -322,10 +328,15 @@ fn by_time(
     began.iter_mut().for_each(|written| written.sort_by_key(|version| invoked(*version)));
     ended.iter_mut().for_each(|written| written.sort_by_key(|version| Reverse(returned(*version))));
     let mut pairs = Vec::new();
+    // Where all are in order already, nothing follows that does not without.
+    let open = |key: &Key| {
+        !key.list && key.written.iter().any(|version| versions.number(history, *version).is_none())
+    };
+    let open: Vec<bool> = versions.keys.iter().map(open).collect();
     // By version, when the last was invoked that read it, and its reading.
     let mut read: Vec<(u64, u32)> = vec![(0, 0); versions.versions.len()];
     for (reading, number) in versions.readings.iter().zip(0..) {
-        let Some(seen) = reading.seen else { continue };
+        let Some(seen) = reading.seen.filter(|_| open[reading.key as usize]) else { continue };
         if timed(&reading.of) && reading.of != of(seen) && reading.absence.is_none() {
             let until = &mut read[seen as usize];
             *until = (*until).max((history.list[reading.of as usize].invoked, number));
@@ -399,9 +410,13 @@ impl<'a> Pending<'a> {
                 pending.wrote[version.of as usize].push(number);
             }
         }
-        for reading in &versions.readings {
-            pending.read[reading.of as usize].push((reading.key, reading.seen));
-            *pending.readers(reading.key, reading.seen) += 1;
+        // One may have read by a predicate, too, what it read by its name.
+        let mut readings: Vec<_> = versions.readings.iter().map(|one| (one.of, one.key, one.seen)).collect();
+        readings.sort_unstable();
+        readings.dedup();
+        for (of, key, seen) in readings {
+            pending.read[of as usize].push((key, seen));
+            *pending.readers(key, seen) += 1;
         }
         pending
     }

@@ -282,6 +282,7 @@ fn relation(history: &Transactions, versions: &Versions, link: &Link, next: u32)
                 Some(value) => (kind, format!("read {} {value:?}, {}", key(later), overwrote(later))),
                 None => {
                     let later = match value(later) {
+                        _ if time => overwrote(later),
                         Some(value) => format!("behind which line {after} wrote {value:?}"),
                         None => format!("behind which line {after} deleted it"),
                     };

@@ -7,7 +7,7 @@ use anyhow::{anyhow, bail};
 use isochrone_core::deployment::Address;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+use rustls::{CertificateError, ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::path::Path;
@@ -274,11 +274,28 @@ fn broke(at: &str, cause: &io::Error) -> anyhow::Error {
             anyhow!("{at}: nothing has come or gone for {} s", SILENCE.as_secs())
         }
         ErrorKind::UnexpectedEof => closed(at),
+        ErrorKind::InvalidData if of_another_name(cause) => {
+            let host = at.rsplit_once(':').map_or(at, |(host, _)| host).trim_matches(['[', ']']);
+            anyhow!(
+                "{at}: {cause}\n  name a host that it is made for, or make one for this host: isochrone cert FILE --out DIR --host NODE={host}"
+            )
+        }
         ErrorKind::InvalidData => anyhow!(
             "{at}: {cause}\n  without TLS at this port leave out --ca; else name the ca.pem that has signed this node's certificate"
         ),
         _ => anyhow!("{at}: {cause}"),
     }
+}
+
+/// Whether the authority has signed what the node shows, and for other hosts than the one that was named.
+fn of_another_name(cause: &io::Error) -> bool {
+    let error = cause.get_ref().and_then(|error| error.downcast_ref::<rustls::Error>());
+    matches!(
+        error,
+        Some(rustls::Error::InvalidCertificate(
+            CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. }
+        ))
+    )
 }
 
 /// The client's half of TLS with a node whose certificate this authority has signed.
@@ -308,4 +325,24 @@ fn client(endpoint: &Address, ca: &Path) -> Result<ClientConnection, Usage> {
     let name = ServerName::try_from(endpoint.host().to_owned())
         .map_err(|_| Usage(format!("{endpoint}: no certificate has such a name\n  name a node's host")))?;
     ClientConnection::new(Arc::new(config), name).map_err(|cause| unfit(cause.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_certificate_for_other_hosts_is_told_apart_from_that_of_another_authority() {
+        let told = |at: &str, error| {
+            let cause = io::Error::new(ErrorKind::InvalidData, rustls::Error::InvalidCertificate(error));
+            broke(at, &cause).to_string()
+        };
+        for (at, host) in [("redis.example:6379", "redis.example"), ("[2001:db8::1]:6379", "2001:db8::1")] {
+            let text = told(at, CertificateError::NotValidForName);
+            assert!(text.starts_with(&format!("{at}: ")) && !text.contains("--ca"), "{text}");
+            assert!(text.ends_with(&format!("isochrone cert FILE --out DIR --host NODE={host}")), "{text}");
+        }
+        let text = told("redis.example:6379", CertificateError::UnknownIssuer);
+        assert!(text.contains("leave out --ca; else name the ca.pem") && !text.contains("--host"), "{text}");
+    }
 }

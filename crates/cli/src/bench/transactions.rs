@@ -199,7 +199,7 @@ impl One {
             self.tried += 1;
             let (end, version, done) = self.attempt(&plan).await?;
             self.note(&plan, begun, end, version, &done);
-            if end == End::Refused {
+            if matches!(end, End::Refused | End::Aborted(Reason::Unavailable)) {
                 tokio::time::sleep(REST).await;
             }
         }

@@ -16,7 +16,7 @@ use crate::{Status, node, protocols};
 use isochrone_core::deployment::Node;
 use isochrone_core::{Deployment, NodeId};
 use isochrone_node::journal::{DataDirectory, JournalError};
-use isochrone_node::node::{StartError, credentials};
+use isochrone_node::node::{StartError, audit_log, credentials};
 use serde::Serialize;
 use std::io::IsTerminal;
 use std::path::PathBuf;
@@ -233,6 +233,7 @@ fn file(case: &Case) -> Vec<Check> {
             }
         });
     }
+    checks.extend(audit(case));
     checks.push(running(case));
     checks
 }
@@ -253,6 +254,17 @@ fn certificates(expiries: &[(&'static str, u64)], now: u64) -> Check {
         Some(0) => Check::fail(name, listed.join(", "), advice),
         Some(left) if left < SOON => Check::warn(name, listed.join(", "), advice),
         Some(_) => Check::ok(name, listed.join(", ")),
+    }
+}
+
+/// Whether the audit log can be written, if the node is to keep one. One that runs writes it, and keeps others from it.
+fn audit(case: &Case) -> Option<Check> {
+    if case.runs() {
+        return None;
+    }
+    match audit_log(&case.deployment, case.me) {
+        Ok(path) => path.map(|path| Check::ok("audit log", format!("{} can be written", path.display()))),
+        Err(error) => Some(Check::refused("audit log", error)),
     }
 }
 

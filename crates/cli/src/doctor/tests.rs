@@ -86,6 +86,30 @@ fn certificates_are_told_of_a_month_before_they_run_out() {
 }
 
 #[test]
+fn an_audit_log_that_cannot_be_written_is_told_of_and_none_is_made() {
+    let folder = tempfile::tempdir().unwrap();
+    let check = |place: &str| {
+        let path = folder.path().join(place).join("{node}.jsonl");
+        let end = format!("[security]\naudit = {:?}", path.to_str().unwrap());
+        audit(&case(three_nodes(&end), None, None)).unwrap()
+    };
+    assert_eq!(check("").verdict, Verdict::Ok);
+    assert_eq!(folder.path().read_dir().unwrap().count(), 0, "it was made");
+    std::fs::write(folder.path().join("va1.jsonl"), "other\n").unwrap();
+    std::fs::write(folder.path().join("file"), "").unwrap();
+    for (place, told) in [
+        ("none", "none/va1.jsonl: the audit log cannot be opened: "),
+        ("file", "file/va1.jsonl: the audit log cannot be opened: "),
+        ("", "va1.jsonl: this is no audit log; "),
+    ] {
+        let check = check(place);
+        assert!(check.verdict == Verdict::Fail && check.found.contains(told), "{}", check.found);
+    }
+    assert_eq!(audit(&case(three_nodes(""), None, None)), None);
+    assert_eq!(folder.path().read_dir().unwrap().count(), 2, "something was made");
+}
+
+#[test]
 fn a_node_runs_that_says_so_or_has_its_directory_open() {
     let told = |ready: bool, stopping: bool| -> Option<Told> {
         let told = json!({"node": "va1", "version": "0.1.0", "ready": ready, "stopping": stopping});

@@ -151,7 +151,7 @@ pub enum Steps {
 
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Examples:\n  isochrone learn train kdda.svm.gz --model kdda.model\n  isochrone learn train kdda.svm.gz --loss logistic --held-out 10 --model kdda.model\n  isochrone learn train big.svm.zst --batch-rows 1000000 --epochs 3 --model big.model\n  isochrone learn train ratings.svm --rank 16 --alpha 0.001 --step 0.02 --model ratings.model\n\nEvery scheme but hogwild gives a model that some order of the samples explains; cop and serial give the same one,\nbit for bit, with any number of threads, unless with --first-epoch: its order is that of a run. With --carry it is one\nas well, but another one than without; so it is with --batch-rows, which spreads the penalty over the samples of a batch."
+    after_help = "Examples:\n  isochrone learn train kdda.svm.gz --model kdda.model\n  isochrone learn train kdda.svm.gz --loss logistic --held-out 10 --model kdda.model\n  isochrone learn train big.svm.zst --batch-rows 1000000 --epochs 3 --model big.model\n  isochrone learn train ratings.svm --rank 16 --alpha 0.001 --step 0.02 --model ratings.model\n\nEvery scheme but hogwild gives a model that some order of the samples explains; cop and serial give the same one,\nbit for bit, with any number of threads, unless with --first-epoch: its order is that of a run. With --carry it is one\nas well, but another one than without; so it is with --batch-rows, which spreads the penalty over the samples of a batch.\n\nSamples are learnt from in the order of the file. Where they come class by class, which makes a worse model, train warns:\nshuffle them before (lines: shuf FILE)."
 )]
 pub struct Train {
     /// The samples; - for standard input
@@ -195,7 +195,8 @@ pub struct Train {
     /// Exponent, for --schedule inverse-scaling [default: 0.5]
     #[arg(long, value_name = "POWER")]
     pub power: Option<f64>,
-    /// Keep so many percent of the samples out, stop when their loss no longer falls, and keep the best model
+    /// Keep so many percent of the samples out, stop when their loss no longer falls, and keep the best model; figures are told of
+    /// these samples, and beside them of those learnt from
     #[arg(long, value_name = "PCT")]
     pub held_out: Option<f64>,
     /// Epochs without a lower loss before it stops, for --held-out

@@ -2,7 +2,9 @@
 
 use super::arguments::Train as Arguments;
 use super::told::Told;
-use super::train::{classes, classifies, converged, execution, factorisation, linear, planes, room, seed};
+use super::train::{
+    Succession, classes, classifies, converged, execution, factorisation, linear, planes, room, seed,
+};
 use super::{distinct, input, no_cell, numbering, tell_skipped};
 use crate::Usage;
 use crate::output::bar;
@@ -53,7 +55,7 @@ pub(super) fn run(arguments: &Arguments, rows: NonZeroUsize) -> anyhow::Result<(
     let begun = Instant::now();
     let (input, mut reader, progress) = input(&arguments.data, &arguments.input)?;
     let mut told = Told::default();
-    let mut found = Vec::new();
+    let (mut found, mut succession) = (Vec::new(), Succession::default());
     let mut seen_first = Checksum::default();
     while let Some(batch) = reader.batch(rows.get())? {
         seen_first.add(&batch);
@@ -65,6 +67,7 @@ pub(super) fn run(arguments: &Arguments, rows: NonZeroUsize) -> anyhow::Result<(
         told.values += batch.entries() as u64;
         if classifies(arguments) {
             distinct(&batch, &mut found)?;
+            succession.add(batch.labels());
         }
     }
     progress.finish_and_clear();
@@ -73,7 +76,8 @@ pub(super) fn run(arguments: &Arguments, rows: NonZeroUsize) -> anyhow::Result<(
         bail!(reader.empty());
     }
     if classifies(arguments) {
-        found = classes(&arguments.data, found)?;
+        found = classes(&arguments.data, found, told.samples)?;
+        succession.warn(&arguments.data, found.len());
     }
     told.features = reader.width();
     match learner(arguments, 1) {

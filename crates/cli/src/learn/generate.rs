@@ -2,9 +2,10 @@
 
 use super::arguments::Generate as Arguments;
 use super::target;
-use crate::Status;
 use crate::arguments::Format;
 use crate::output::{bar, print_json, print_text, say, unprinted, unwritable};
+use crate::{Status, Usage};
+use anyhow::bail;
 use isochrone_learn::Dataset;
 use isochrone_learn::generate::{Generator, Recipe, Statistics, write_svmlight};
 use isochrone_learn::read::Compression;
@@ -16,6 +17,14 @@ const LOOKED_AT: usize = 64;
 
 /// Runs the verb.
 pub(super) fn run(arguments: Arguments) -> anyhow::Result<Status> {
+    // Under such a name nobody expects text.
+    let end = arguments.out.as_ref().and_then(|path| path.extension()).and_then(|end| end.to_str());
+    if let (Some(path), Some(end @ ("xz" | "lz4" | "zip"))) = (&arguments.out, end) {
+        bail!(Usage(format!(
+            "--out {}: nothing is packed by {end} here\n  end the name in .gz, .zst or .bz2, or write text and pack that",
+            path.display()
+        )));
+    }
     let scaled = arguments.recipe.scaled(arguments.scale);
     let samples = arguments.samples.unwrap_or(scaled.samples);
     let recipe =

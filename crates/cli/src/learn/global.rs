@@ -92,7 +92,7 @@ pub(super) fn run(arguments: Arguments) -> anyhow::Result<Status> {
     let mut classes = Vec::new();
     if arguments.loss != Loss::Squared {
         distinct(&data, &mut classes)?;
-        classes = train::classes(&arguments.data, classes)?;
+        classes = train::classes(&arguments.data, classes, data.len() as u64)?;
     }
     let linear = Linear { intercept: true, ..Linear::new(arguments.loss) };
     let linear = linear.penalised(arguments.alpha, 0.0, data.len());

@@ -31,6 +31,9 @@ pub(super) struct Told {
     /// Of the samples learnt from.
     #[serde(serialize_with = "by_name")]
     pub(super) figures: Vec<(&'static str, f64)>,
+    /// The same of the samples kept out; none where there are none.
+    #[serde(serialize_with = "by_name")]
+    pub(super) held_out_figures: Vec<(&'static str, f64)>,
 }
 
 /// Names of figures are keys, as those of `learn evaluate` are.
@@ -95,8 +98,15 @@ impl Told {
         if let Some(loss) = self.held_out_loss {
             row("held out", format!("{loss:.6} mean loss"));
         }
-        for (name, value) in &self.figures {
-            row(&spelt(name), format!("{value:.6}"));
+        if !self.held_out_figures.is_empty() {
+            row("", "held out     training".to_owned());
+        }
+        for (at, (name, value)) in self.figures.iter().enumerate() {
+            let figures = match self.held_out_figures.get(at) {
+                Some((_, held)) => format!("{held:<12.6} {value:.6}"),
+                None => format!("{value:.6}"),
+            };
+            row(&spelt(name), figures);
         }
         text
     }

@@ -7,7 +7,7 @@ use super::{
     writable,
 };
 use crate::arguments::Format;
-use crate::output::{bar, print_json, print_text};
+use crate::output::{bar, print_json, print_text, say};
 use crate::{Status, Usage};
 use anyhow::bail;
 use isochrone_core::Random;
@@ -178,15 +178,70 @@ pub(super) fn execution(arguments: &Arguments) -> Options {
     }
 }
 
-/// The labels of the classes; none of a regression.
-pub(super) fn classes(data: &Path, found: Vec<f64>) -> anyhow::Result<Vec<f64>> {
+/// Samples that tell something of their classes; of fewer, the order and the number of them may be chance.
+const TELLING: usize = 20;
+
+/// The labels of the classes of so many samples. What classes are, and what may be none, is as scikit-learn's `type_of_target` has it.
+pub(super) fn classes(data: &Path, found: Vec<f64>, samples: u64) -> anyhow::Result<Vec<f64>> {
+    let path = data.display();
     if let [only] = found[..] {
         bail!(Usage(format!(
-            "{}: all samples are of class {only}; there must be two classes to tell apart\n  for numbers use --loss squared",
-            data.display()
+            "{path}: all samples are of class {only}; there must be two classes to tell apart\n  for numbers use --loss squared"
         )));
     }
+    if let Some(label) = found.iter().find(|label| label.fract() != 0.0) {
+        bail!(Usage(format!(
+            "{path}: there are labels such as {label}, which are hardly classes\n  for numbers use --loss squared; name classes by whole numbers"
+        )));
+    }
+    let count = found.len() as u64;
+    if samples > TELLING as u64 && count * 2 > samples {
+        say(format_args!(
+            "isochrone: {path}: there are {count} labels in {samples} samples, which are hardly classes: for numbers use --loss squared"
+        ));
+    }
     Ok(found)
+}
+
+/// How the classes of samples follow each other.
+#[derive(Default)]
+pub(super) struct Succession {
+    samples: usize,
+    last: Option<f64>,
+    /// Samples of another class than the one before.
+    changes: usize,
+    /// The class of the first batch that has no other.
+    alone: Option<f64>,
+    /// Whether a batch has nothing but another class than that.
+    apart: bool,
+}
+
+impl Succession {
+    /// Adds the samples of the next batch.
+    pub(super) fn add(&mut self, labels: &[f64]) {
+        for &label in labels {
+            self.changes += usize::from(self.last.is_some_and(|last| last != label));
+            self.last = Some(label);
+        }
+        self.samples += labels.len();
+        if let [class, ..] = *labels
+            && labels.len() >= TELLING
+            && labels.iter().all(|label| *label == class)
+        {
+            self.apart |= *self.alone.get_or_insert(class) != class;
+        }
+    }
+
+    /// Warns of samples that come class by class, so many classes: what is learnt last is learnt best.
+    pub(super) fn warn(&self, data: &Path, classes: usize) {
+        if self.apart || self.samples >= TELLING && self.changes + 1 == classes {
+            say(format_args!(
+                "isochrone: {}: the samples come class by class, and are learnt from in that order, which makes a worse model: \
+                 shuffle them before (lines: shuf FILE)",
+                data.display()
+            ));
+        }
+    }
 }
 
 /// Whether labels are classes.
@@ -214,7 +269,10 @@ fn learn(
     let mut found = Vec::new();
     if classifies(arguments) {
         distinct(data, &mut found)?;
-        found = classes(&arguments.data, found)?;
+        found = classes(&arguments.data, found, data.len() as u64)?;
+        let mut succession = Succession::default();
+        succession.add(data.labels());
+        succession.warn(&arguments.data, found.len());
     }
     let (training, held) = split(arguments, data)?;
     let options = execution(arguments);
@@ -279,8 +337,10 @@ fn learn(
         seen: training.len() as u64 * epochs,
         numbering,
     };
-    let decisions = model.decisions(&training);
-    told.figures = predict::figures(&model, &decisions, training.labels(), training.importances());
+    let [of_training, of_held] = [Some(&training), held.as_ref()].map(|data| {
+        data.map(|data| predict::figures(&model, &model.decisions(data), data.labels(), data.importances()))
+    });
+    (told.figures, told.held_out_figures) = (of_training.unwrap_or_default(), of_held.unwrap_or_default());
     Ok(model)
 }
 

@@ -96,6 +96,9 @@ struct Wait {
 struct Faster {
     protocol: String,
     leader: Option<String>,
+    /// What its parameter `reply` must say, where that is not the default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reply: Option<String>,
     mean_ms: f64,
     less_ms: f64,
 }
@@ -474,6 +477,7 @@ fn better_for_clients(
     Ok(better.map(|(region, mean_ms)| Faster {
         protocol: space.protocol.clone(),
         leader: Some(deployment.region(region).name.clone()),
+        reply: None,
         mean_ms,
         less_ms: now - mean_ms,
     }))
@@ -519,6 +523,7 @@ impl Live {
             (now - mean_ms >= LESS_MIN_MS).then_some(Faster {
                 protocol,
                 leader,
+                reply: None,
                 mean_ms,
                 less_ms: now - mean_ms,
             })
@@ -532,9 +537,10 @@ impl Live {
                 .filter(|row| row.leader.is_some())
                 .find_map(|row| faster(&row.protocol, &row.leader, row.mean_ms));
         }
-        let Recommendation { protocol, leader, mean_ms, .. } = &plan.recommended;
+        let Recommendation { protocol, leader, reply, mean_ms, .. } = &plan.recommended;
         if *protocol != plan.configured.protocol {
-            self.better_protocol = mean_ms.and_then(|mean_ms| faster(protocol, leader, mean_ms));
+            let better = mean_ms.and_then(|mean_ms| faster(protocol, leader, mean_ms));
+            self.better_protocol = better.map(|better| Faster { reply: reply.clone(), ..better });
         }
     }
 
@@ -603,11 +609,13 @@ impl Live {
             ("leader for what clients asked in the last seconds", &self.better_for_clients),
         ];
         for (what, faster) in all {
-            if let Some(Faster { protocol, leader, mean_ms, less_ms }) = faster {
+            if let Some(Faster { protocol, leader, reply, mean_ms, less_ms }) = faster {
                 let from = leader.as_ref().map_or_else(String::new, |leader| format!(" with {leader}"));
+                let reply =
+                    reply.as_ref().map_or_else(String::new, |reply| format!(", with reply = {reply:?}"));
                 let _ = writeln!(
                     text,
-                    "better {what}: {protocol}{from}, mean {mean_ms:.1} ms, {less_ms:.1} ms less than now"
+                    "better {what}: {protocol}{from}{reply}, mean {mean_ms:.1} ms, {less_ms:.1} ms less than now"
                 );
             }
         }

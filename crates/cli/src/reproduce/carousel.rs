@@ -262,12 +262,15 @@ const SYSTEMS: [(&str, &str); 4] =
     [(FAST, "Carousel Fast"), (BASIC, "Carousel Basic"), (TAPIR, "TAPIR"), (LAYERED, "2PC over Paxos")];
 
 /// Figures 3.4 and 3.8 as distributions, and Figures 3.5 and 3.6 as shares over the targets.
-pub(super) fn draw(lab: &mut Lab) -> anyhow::Result<Vec<Drawing>> {
+pub(super) fn draw(wanted: Wanted<'_>, lab: &mut Lab) -> anyhow::Result<Vec<Drawing>> {
     let mut drawn = Vec::new();
     for (name, title, workload) in [
         ("fig3.4", "Latency of Retwis, five EC2 regions, 200 transactions a second", "retwis"),
         ("fig3.8", "Latency of YCSB+T, five EC2 regions, 200 transactions a second", "ycsbt"),
     ] {
+        if !wanted(name) {
+            continue;
+        }
         let mut series = Vec::new();
         for (protocol, system) in SYSTEMS {
             if let Some(outcome) = lab.transactions(&ec2(protocol, workload))? {
@@ -286,6 +289,9 @@ pub(super) fn draw(lab: &mut Lab) -> anyhow::Result<Vec<Drawing>> {
         }),
     ];
     for (name, title, of) in plots {
+        if !wanted(name) {
+            continue;
+        }
         let mut series = Vec::new();
         for (protocol, system) in &SYSTEMS[..3] {
             let mut points = Vec::new();

@@ -439,18 +439,38 @@ const MEASURES: &[Measure] = &[
 
 /// Figure 6; Figures 11 and 13 where there is a Redis; Figure 14 as the distributions behind its means; and what a witness saves
 /// over a wide area.
-pub(super) fn draw(lab: &mut Lab) -> anyhow::Result<Vec<Drawing>> {
+pub(super) fn draw(wanted: Wanted<'_>, lab: &mut Lab) -> anyhow::Result<Vec<Drawing>> {
+    let mut drawings = Vec::new();
+    if wanted("fig6") {
+        drawings.push(("fig6", rack::drawn(lab)?));
+    }
+    if wanted("fig14") {
+        drawings.push(("fig14", overflow_curves()));
+    }
+    if wanted("wide") {
+        drawings.push(("wide", wide(lab)?));
+    }
+    if Beside::there_is_redis() {
+        drawings.extend(lab.beside.drawings(wanted)?);
+    }
+    Ok(drawings)
+}
+
+fn overflow_curves() -> Curves {
     let mut series = Vec::new();
     for ways in WAYS {
         let counts = overflows(ways, RUNS);
         let points = counts.iter().enumerate().map(|(at, count)| (*count, (at + 1) as f64 / RUNS as f64));
         series.push((format!("{ways} way{}", if ways == 1 { "" } else { "s" }), points.collect()));
     }
-    let overflow = Curves {
+    Curves {
         title: "Witnesses of 4,096 slots: share that have refused one of so many random keys".to_owned(),
         axis: "keys recorded".to_owned(),
         series,
-    };
+    }
+}
+
+fn wide(lab: &mut Lab) -> anyhow::Result<Curves> {
     let mut series = Vec::new();
     for (name, protocol) in [("CURP", "curp"), ("Multi-Paxos", "multipaxos"), ("EPaxos", "epaxos")] {
         let experiment = Experiment {
@@ -465,12 +485,7 @@ pub(super) fn draw(lab: &mut Lab) -> anyhow::Result<Vec<Drawing>> {
         }
     }
     let title = "Write latency of five regions, replicas in CA, OR and OH, leader in CA".to_owned();
-    let wide = Curves { title, axis: "latency, ms".to_owned(), series };
-    let mut drawings = vec![("fig6", rack::drawn(lab)?), ("fig14", overflow), ("wide", wide)];
-    if Beside::there_is_redis() {
-        drawings.extend(lab.beside.drawings()?);
-    }
-    Ok(drawings)
+    Ok(Curves { title, axis: "latency, ms".to_owned(), series })
 }
 
 #[cfg(test)]

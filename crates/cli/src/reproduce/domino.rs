@@ -389,7 +389,7 @@ const FASTER: &str = "one core of the calibrated runtime a replica, in the place
                       gives to its code's doing input and output beside computation";
 
 /// The distributions of Figures 4.8, 4.9 and 4.11.
-pub(super) fn draw(lab: &mut Lab) -> anyhow::Result<Vec<Drawing>> {
+pub(super) fn draw(wanted: Wanted<'_>, lab: &mut Lab) -> anyhow::Result<Vec<Drawing>> {
     type Of = fn(&'static str) -> Experiment;
     let plots: [(&'static str, &str, Of); 5] = [
         ("fig4.8-two-clients", "Commit latency, clients in IA and WA, replicas WA, VA, QC", |protocol| {
@@ -404,6 +404,9 @@ pub(super) fn draw(lab: &mut Lab) -> anyhow::Result<Vec<Drawing>> {
     ];
     let mut drawn = Vec::new();
     for (name, title, experiment) in plots {
+        if !wanted(name) {
+            continue;
+        }
         let mut series = Vec::new();
         for (protocol, system) in SYSTEMS.into_iter().chain([("fastpaxos", "Fast Paxos")]) {
             if (protocol == "fastpaxos") != name.starts_with("fig4.8") && protocol != "multipaxos" {

@@ -13,11 +13,12 @@ mod transactions;
 
 use crate::arguments::{Format, Reproduce};
 use crate::chart::{self, Bars, Curves};
-use crate::output::{make_directory, print_json, print_text, write};
+use crate::output::{make_directory, print_json, print_text, say, write};
 use crate::{Status, Usage};
 use anyhow::{Context, bail};
 use lab::Lab;
 use serde::Serialize;
+use std::cell::RefCell;
 use std::fmt::Write;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -49,7 +50,7 @@ pub(crate) enum Published {
     Words(String),
 }
 
-/// Which rows, by their id.
+/// Which rows, by their id, and which drawings, by their name.
 type Wanted<'a> = &'a dyn Fn(&str) -> bool;
 
 /// The name of a file, and what is drawn in it.
@@ -64,10 +65,10 @@ struct Evaluation {
     what: &'static str,
     /// Rows whose id the filter lets through.
     run: fn(Wanted<'_>, &mut Lab) -> anyhow::Result<Vec<Row>>,
-    /// Its drawings, each with the name of its file.
-    draw: fn(&mut Lab) -> anyhow::Result<Vec<Drawing>>,
+    /// Its drawings whose name the filter lets through, each with the name of its file.
+    draw: fn(Wanted<'_>, &mut Lab) -> anyhow::Result<Vec<Drawing>>,
     /// The same of what is drawn as bars.
-    bars: fn(&mut Lab) -> anyhow::Result<Vec<BarDrawing>>,
+    bars: fn(Wanted<'_>, &mut Lab) -> anyhow::Result<Vec<BarDrawing>>,
 }
 
 /// A line of `list`, for programs.
@@ -89,36 +90,36 @@ const ALL: &[Evaluation] = &[
         name: "self-check",
         what: "Multi-Paxos in the simulator against its closed form, every leader and client of five regions",
         run: self_check::run,
-        draw: |_| Ok(Vec::new()),
-        bars: |_| Ok(Vec::new()),
+        draw: |_, _| Ok(Vec::new()),
+        bars: |_, _| Ok(Vec::new()),
     },
     Evaluation {
         name: "domino",
         what: "Domino, Chapter 4 of Yan's thesis (Waterloo 2021): commit and execution latency, choices, throughput",
         run: domino::run,
         draw: domino::draw,
-        bars: |_| Ok(Vec::new()),
+        bars: |_, _| Ok(Vec::new()),
     },
     Evaluation {
         name: "sdpaxos",
         what: "SDPaxos (Zhao et al., SoCC 2018): latency, contention, stragglers, reads, failover",
         run: sdpaxos::run,
         draw: sdpaxos::draw,
-        bars: |_| Ok(Vec::new()),
+        bars: |_, _| Ok(Vec::new()),
     },
     Evaluation {
         name: "curp",
         what: "CURP (Park and Ousterhout, NSDI 2019): round trips, witnesses, skew; beside a real Redis",
         run: curp::run,
         draw: curp::draw,
-        bars: |_| Ok(Vec::new()),
+        bars: |_, _| Ok(Vec::new()),
     },
     Evaluation {
         name: "carousel",
         what: "Carousel, Chapter 3 of Yan's thesis (Waterloo 2021): transaction latency, throughput, aborts, round trips",
         run: carousel::run,
         draw: carousel::draw,
-        bars: |_| Ok(Vec::new()),
+        bars: |_, _| Ok(Vec::new()),
     },
     Evaluation {
         name: "cop",
@@ -166,21 +167,35 @@ pub(crate) fn run(arguments: Reproduce) -> anyhow::Result<Status> {
         make_directory("svg", folder)?;
     }
     let rows = (evaluation.run)(&wanted, &mut lab)?;
-    if rows.is_empty() {
-        let (only, name) = (arguments.only.join(","), evaluation.name);
-        bail!(Usage(format!(
-            "--only {only}: {name} has no such row\n  `isochrone reproduce {name}` names them all; * at the end stands for any ending"
-        )));
-    }
+    let mut drawn = 0;
+    let drawings = RefCell::new(Vec::new());
     if let Some(folder) = &arguments.svg {
-        let drawings = (evaluation.draw)(&mut lab)?;
-        let curves = drawings.into_iter().map(|(name, curves)| (name.to_owned(), chart::curves(&curves)));
-        let bars = (evaluation.bars)(&mut lab)?;
+        let wanted = |name: &str| {
+            drawings.borrow_mut().push(name.to_owned());
+            wanted(name)
+        };
+        let curves = (evaluation.draw)(&wanted, &mut lab)?;
+        let curves = curves.into_iter().map(|(name, curves)| (name.to_owned(), chart::curves(&curves)));
+        let bars = (evaluation.bars)(&wanted, &mut lab)?;
         let bars = bars.into_iter().map(|(name, bars)| (name, chart::bars(&bars)));
         for (name, svg) in curves.chain(bars) {
             let path = folder.join(format!("{}-{name}.svg", evaluation.name));
             write(&path, &svg)?;
+            drawn += 1;
         }
+    }
+    let (only, name) = (arguments.only.join(","), evaluation.name);
+    if rows.is_empty() && drawn == 0 {
+        bail!(Usage(format!(
+            "--only {only}: {name} has no such row\n  `isochrone reproduce {name}` names them all; * at the end stands for any ending"
+        )));
+    }
+    let drawings = drawings.into_inner();
+    if drawn == 0 && !drawings.is_empty() {
+        say(format_args!(
+            "nothing is drawn: --only {only} names no drawing of {name}; there are {}",
+            drawings.join(", ")
+        ));
     }
     lab.finish();
     match arguments.format {
@@ -236,4 +251,19 @@ fn table(rows: &[Row]) -> String {
         );
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// At once: what is not drawn is not measured.
+    #[test]
+    fn only_the_drawings_that_are_named_are_made() {
+        let mut lab = Lab::default();
+        for one in ALL {
+            assert!((one.draw)(&|_| false, &mut lab).unwrap().is_empty(), "{}", one.name);
+            assert!((one.bars)(&|_| false, &mut lab).unwrap().is_empty(), "{}", one.name);
+        }
+    }
 }

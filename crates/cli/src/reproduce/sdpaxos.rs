@@ -496,9 +496,12 @@ const TIMEOUT: &str = "with an election timeout of 250 ms, as long as the source
 const RATE: &str = "the source states no request rate; 100 a second of each client here";
 
 /// The distributions behind Figure 12.
-pub(super) fn draw(lab: &mut Lab) -> anyhow::Result<Vec<Drawing>> {
+pub(super) fn draw(wanted: Wanted<'_>, lab: &mut Lab) -> anyhow::Result<Vec<Drawing>> {
     let mut drawn = Vec::new();
     for (name, replicas) in [("fig12-three", 3), ("fig12-five", 5)] {
+        if !wanted(name) {
+            continue;
+        }
         let systems = [
             ("SDPaxos", wide("sdpaxos", replicas)),
             ("EPaxos, 0%", wide("epaxos", replicas)),

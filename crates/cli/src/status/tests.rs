@@ -228,6 +228,71 @@ fn a_node_that_is_a_member_of_nothing_and_is_away_is_missed_by_nobody() {
     assert!(!view.ready && view.notes.len() == 5, "{:?}", view.notes);
 }
 
+/// Of `curp` with a copy at each of three nodes, `euro` has crashed: the others go on without it, and say how many there are to be.
+#[test]
+fn a_node_that_was_lost_is_missed_where_a_keyspace_has_too_few_replicas() {
+    let of = |name: &str, other: &str, wanted: &Value| {
+        let mut lost = peer("euro", None);
+        lost["down_seconds"] = json!(200);
+        let process = json!([{"process": "n0/k1/p0/role0/0", "keyspace": 1, "stands": wanted}]);
+        let members = json!([["us-west", "us-east"]]);
+        let more =
+            json!({"/keyspaces/0/protocol": "curp", "/keyspaces/0/members": members, "/processes": process});
+        let mut told = told(name, "R", &[peer(other, Some(1.0)), lost], &more);
+        told.keyspaces[0].spares = vec!["euro".to_owned()];
+        asked(Ok(told), name, "R")
+    };
+    let view = |wanted: Value| {
+        let mut all = vec![of("us-west", "us-east", &wanted), of("us-east", "us-west", &wanted)];
+        all.push(asked(Err("Connection refused"), "euro", "R"));
+        View::of(&all, None)
+    };
+    let short = view(json!({"replicas": 2, "replicas_wanted": 3}));
+    assert!(!short.ready);
+    assert_eq!(
+        short.notes,
+        [
+            "euro does not tell how it stands, at euro:9000: Connection refused",
+            "keyspace main has 2 of 3 replicas, and none at euro: the fewer there are, the fewer crashes it survives",
+            "us-west has no link to euro for 3m 20s: Connection refused",
+            "us-east has no link to euro for 3m 20s: Connection refused",
+        ]
+    );
+    assert!(!screen::text(&short).contains("member of nothing"));
+    // Where it was removed by an order there are to be no more; another version says nothing of it.
+    for wanted in [json!({"replicas": 2, "replicas_wanted": 2}), json!({"replicas": 2})] {
+        let view = view(wanted);
+        assert!(view.ready && view.notes.is_empty(), "{:?}", view.notes);
+        assert!(screen::text(&view).contains("no answer, member of nothing"));
+    }
+}
+
+#[test]
+fn of_partitions_it_is_told_which_has_too_few_replicas() {
+    let stands = json!([{"keyspace": 1, "stands": {"replicas_wanted": 3, "replicas_wanted/1": 3}}]);
+    let members = json!([["us-west", "us-east", "euro"], ["us-west"]]);
+    let leaders = json!(["us-west", "us-west"]);
+    let more =
+        json!({"/keyspaces/0/leaders": leaders, "/keyspaces/0/members": members, "/processes": stands});
+    let view = View::of(&[asked(Ok(told("us-west", "R", &[], &more)), "us-west", "R")], None);
+    assert!(!view.ready);
+    assert_eq!(
+        view.notes,
+        [
+            "partition 1 of main has 1 of 3 replicas, and none at euro, us-east: the fewer there are, the fewer crashes it survives"
+        ]
+    );
+}
+
+#[test]
+fn who_does_not_hear_of_the_leader_says_so() {
+    let more = json!({"/keyspaces/0/reachable": [2, 3], "/keyspaces/0/ready": false, "/ready": false});
+    let told = told("us-west", "R", &[peer("us-east", None), peer("euro", Some(1.0))], &more);
+    let view = View::of(&[asked(Ok(told), "us-west", "R")], None);
+    let expected = "keyspace main is not ready at us-west, which reaches 2 of 3, but does not hear of us-east, which led it";
+    assert_eq!(view.notes, [expected, "us-west has no link to us-east: Connection refused"]);
+}
+
 #[test]
 fn a_replica_that_was_removed_and_runs_is_a_spare_whatever_it_believes() {
     for members in [json!([["us-west", "us-east", "euro"]]), json!([["us-east", "us-west", "asia"]])] {

@@ -93,6 +93,8 @@ pub(crate) struct Peer {
     pub(crate) connected: bool,
     pub(crate) round_trip_ms: Option<f64>,
     pub(crate) clock_ahead_ms: Option<f64>,
+    /// For how long it is not reached.
+    pub(crate) down_seconds: Option<u64>,
     pub(crate) trouble: String,
     pub(crate) queued_bytes: u64,
 }

@@ -1,5 +1,6 @@
 //! How a cluster stands, from what its nodes tell: pure.
 
+use super::screen::uptime;
 use super::told::{Keyspace, Peer, Told};
 use crate::protocols;
 use isochrone_core::{Deployment, NodeId};
@@ -16,6 +17,9 @@ const APART: (f64, f64) = (0.2, 2.0);
 /// A move of keys may be known for so long, seconds, without anybody who carries it on before that is told: another node takes
 /// it up, and whoever has not used those keys since does not know that it is over.
 const STANDS_STILL: u64 = 30;
+
+/// What a process tells of how many replicas its partition is to have, where its protocol chooses them.
+const WANTED: &str = "replicas_wanted";
 
 /// A node that was asked.
 #[derive(Debug)]
@@ -43,7 +47,8 @@ impl Asked {
 #[derive(Debug, Serialize)]
 pub(crate) struct View {
     pub(crate) cluster: String,
-    /// Whether every node answers and is ready, but for those that do not answer and are members of nothing.
+    /// Whether every node answers and is ready, but for those that do not answer and are members of nothing; and no keyspace has
+    /// fewer replicas than it is to have.
     pub(crate) ready: bool,
     pub(crate) keyspaces: Vec<Shown>,
     pub(crate) nodes: Vec<Node>,
@@ -88,7 +93,7 @@ pub(crate) struct Node {
     pub(crate) region: String,
     pub(crate) http: Option<String>,
     pub(crate) state: &'static str,
-    /// Whether it is a member of a keyspace, as far as is told.
+    /// Whether it is a member of a keyspace, or may be one of a keyspace that has too few, as far as is told.
     pub(crate) member: bool,
     pub(crate) trouble: Option<String>,
     pub(crate) version: Option<String>,
@@ -103,11 +108,13 @@ impl View {
     pub(crate) fn of(asked: &[Asked], file: Option<&Deployment>) -> View {
         let told: Vec<&Told> = asked.iter().filter_map(|asked| asked.answer.as_ref().ok()).collect();
         let keyspaces = keyspaces(&told);
-        let members = Members::of(&keyspaces);
+        let short: Vec<Short<'_>> = keyspaces.iter().flat_map(|shown| short(shown, &told)).collect();
+        let members = Members::of(&keyspaces, &short);
         let nodes: Vec<_> = asked.iter().map(|asked| node(asked, &members)).collect();
         let mut notes = Vec::new();
         of_nodes(&nodes, &told, &mut notes);
         of_keyspaces(&told, &keyspaces, file, &mut notes);
+        notes.extend(short.iter().map(Short::note));
         of_moves(&told, &keyspaces, &mut notes);
         let missed = |name: &str| match nodes.iter().find(|node| node.node == name) {
             Some(node) => node.counts(),
@@ -117,7 +124,7 @@ impl View {
         of_links(&told, &missed, file.filter(|file| file.network().given), &mut notes);
         View {
             cluster: told.first().map_or_else(String::new, |told| told.cluster.clone()),
-            ready: nodes.iter().all(|node| node.state == "ready" || !node.counts()),
+            ready: short.is_empty() && nodes.iter().all(|node| node.state == "ready" || !node.counts()),
             keyspaces,
             nodes,
             notes,
@@ -139,7 +146,64 @@ impl Node {
     }
 }
 
-/// The nodes that have a replica of a keyspace now.
+/// A partition with fewer replicas than it is to have, of a keyspace whose protocol chooses them.
+struct Short<'a> {
+    keyspace: String,
+    partition: Option<usize>,
+    has: usize,
+    wanted: usize,
+    /// The nodes that may have one, and have none.
+    without: BTreeSet<&'a String>,
+}
+
+impl Short<'_> {
+    fn note(&self) -> String {
+        let Short { keyspace, has, wanted, .. } = self;
+        let part = match self.partition {
+            Some(partition) => format!("partition {partition} of {keyspace}"),
+            None => format!("keyspace {keyspace}"),
+        };
+        let without: Vec<&str> = self.without.iter().map(|name| name.as_str()).collect();
+        let at =
+            if without.is_empty() { String::new() } else { format!(", and none at {}", without.join(", ")) };
+        format!(
+            "{part} has {has} of {wanted} replicas{at}: the fewer there are, the fewer crashes it survives"
+        )
+    }
+}
+
+/// The partitions of a keyspace that have too few replicas, by what most say who say how many there are to be.
+fn short<'a>(shown: &Shown, told: &[&'a Told]) -> Vec<Short<'a>> {
+    let seen: Vec<(&'a Told, &'a Keyspace)> = told
+        .iter()
+        .filter_map(|told| {
+            Some((*told, told.keyspaces.iter().find(|keyspace| keyspace.name == shown.keyspace)?))
+        })
+        .collect();
+    let several = shown.members.len() > 1;
+    let mut short = Vec::new();
+    for (partition, members) in shown.members.iter().enumerate() {
+        let what = if partition == 0 { WANTED.to_owned() } else { format!("{WANTED}/{partition}") };
+        let of = seen.iter().flat_map(|(told, keyspace)| {
+            let id = keyspace.id;
+            told.processes.iter().filter(move |process| process.keyspace == id)
+        });
+        let Some(wanted) = most(of.filter_map(|process| process.stands.get(&what))) else { continue };
+        let (has, wanted) = (members.len(), *wanted as usize);
+        if has > 0 && has < wanted {
+            let named = seen
+                .iter()
+                .flat_map(|(_, keyspace)| keyspace.members.iter().flatten().chain(&keyspace.spares));
+            // A node that has not heard of another by its file has no name for it.
+            let without = named.filter(|name| !name.is_empty() && !members.contains(name)).collect();
+            let (keyspace, partition) = (shown.keyspace.clone(), several.then_some(partition));
+            short.push(Short { keyspace, partition, has, wanted, without });
+        }
+    }
+    short
+}
+
+/// The nodes that have a replica of a keyspace now, or may have one of a keyspace that has too few.
 struct Members<'a> {
     all: BTreeSet<&'a String>,
     /// Not every keyspace's are told.
@@ -147,10 +211,11 @@ struct Members<'a> {
 }
 
 impl<'a> Members<'a> {
-    fn of(keyspaces: &'a [Shown]) -> Members<'a> {
+    fn of(keyspaces: &'a [Shown], short: &'a [Short<'a>]) -> Members<'a> {
         let told = || keyspaces.iter().flat_map(|keyspace| &keyspace.members);
         let unknown = told().next().is_none() || told().any(Vec::is_empty);
-        Members { all: told().flatten().collect(), unknown }
+        let missing = short.iter().flat_map(|short| &short.without).copied();
+        Members { all: told().flatten().chain(missing).collect(), unknown }
     }
 
     /// Whether this is one of them, for all that is known.
@@ -343,11 +408,8 @@ fn of_keyspaces(told: &[&Told], keyspaces: &[Shown], file: Option<&Deployment>, 
         let name = &shown.keyspace;
         for told in told {
             let keyspace = told.keyspaces.iter().find(|keyspace| keyspace.name == *name);
-            if let Some(Keyspace { ready: false, reachable: (reachable, all), .. }) = keyspace {
-                notes.push(format!(
-                    "keyspace {name} is not ready at {}, which reaches {reachable} of {all}",
-                    told.node
-                ));
+            if let Some(seen) = keyspace.filter(|seen| !seen.ready) {
+                notes.push(not_ready(told, seen));
             }
             if let Some(keyspace) = keyspace
                 && let Some((other, partition)) = disagrees(keyspace, &shown.leaders)
@@ -376,6 +438,27 @@ fn of_keyspaces(told: &[&Told], keyspaces: &[Shown], file: Option<&Deployment>, 
                 file.node(wanted).name
             ));
         }
+    }
+}
+
+/// That a keyspace is not ready at a node, and why.
+pub(crate) fn not_ready(told: &Told, keyspace: &Keyspace) -> String {
+    let (reachable, all) = keyspace.reachable;
+    let enough = !keyspace.chosen && reachable > all / 2;
+    let but = if enough { unheard(told, keyspace) } else { String::new() };
+    let (name, node) = (&keyspace.name, &told.node);
+    format!("keyspace {name} is not ready at {node}, which reaches {reachable} of {all}{but}")
+}
+
+/// Of which leader a node that reaches enough replicas does not hear, as far as that can be said: one to which it has no link, or
+/// the only one.
+fn unheard(told: &Told, keyspace: &Keyspace) -> String {
+    let down = |name: &str| told.peers.iter().any(|peer| peer.name == *name && !peer.connected);
+    let leaders = || keyspace.leaders.iter().flatten().map(String::as_str);
+    let only = leaders().next().filter(|_| keyspace.leaders.len() == 1);
+    match leaders().find(|leader| down(leader)).or(only) {
+        Some(leader) => format!(", but does not hear of {leader}, which led it"),
+        None => ", but does not hear of a leader".to_owned(),
     }
 }
 
@@ -429,7 +512,8 @@ fn of_links(
             }
             if !peer.connected {
                 let why = if peer.trouble.is_empty() { String::new() } else { format!(": {}", peer.trouble) };
-                notes.push(format!("{name} has no link to {to}{why}"));
+                let since = peer.down_seconds.map(|seconds| format!(" for {}", uptime(seconds)));
+                notes.push(format!("{name} has no link to {to}{}{why}", since.unwrap_or_default()));
                 continue;
             }
             if peer.clock_ahead_ms.is_some_and(|ahead| ahead.abs() > CLOCK_MAX_MS) {

@@ -174,7 +174,13 @@ fn no_node_may_be_stopped_while_something_is_wrong() {
         ("/stopping", json!(true), &["n2 is stopping"]),
         ("/ready", json!(false), &["n2 is not ready: its disk hangs, or it gets no processor"]),
         ("/orders", json!(1), &["n2 carries out an administrator's order"]),
-        ("/keyspaces/0/ready", json!(false), &["keyspace main is not ready at n2, which reaches 3 of 3"]),
+        (
+            "/keyspaces/0/ready",
+            json!(false),
+            &[
+                "keyspace main is not ready at n2, which reaches 3 of 3, but does not hear of n1, which led it",
+            ],
+        ),
         ("/keyspaces/0/leaders", json!([null]), &["n2 has not heard that n1 leads keyspace main"]),
         ("/keyspaces/0/leaders", json!(["n0"]), &["n2 has not heard that n1 leads keyspace main"]),
         (
@@ -463,6 +469,69 @@ fn a_keyspace_that_not_all_know_is_not_waited_for() {
     let view = view(&file, &told, later(), None);
     assert_eq!((view.next.as_deref(), view.waits.len()), (Some("n2"), 0), "{view:?}");
     assert_eq!(view.notes, ["keyspace new is not looked at: it is known to n0 alone"]);
+}
+
+/// It is started first, and nodes of the old file refuse it until they are given the new one.
+#[test]
+fn a_spare_that_not_all_nodes_have_in_their_file_is_not_waited_for() {
+    let file = file(
+        4,
+        "protocol = \"curp\"\nreplicas = [\"n0\", \"n1\", \"n2\"]\nparameters = { spares = \"n3\" }\n",
+    );
+    let since = || Goal::StartedBefore(now() - Duration::from_secs(60));
+    let mut told = healthy(4, "curp");
+    for node in &mut told {
+        node["keyspaces"][0]["members"] = json!([["n0", "n1", "n2"]]);
+        node["keyspaces"][0]["reachable"] = json!([3, 3]);
+        node["peers"].as_array_mut().unwrap().retain(|peer| peer["name"] != "n3");
+    }
+    let refused = "it refused us: the deployment file that it was started with does not have you, n3";
+    let new = &mut told[3];
+    (new["uptime_ms"], new["serves_ms"], new["ready"]) = (json!(31_000), json!(30_000), json!(false));
+    new["keyspaces"][0]["ready"] = json!(false);
+    new["keyspaces"][0]["reachable"] = json!([1, 4]);
+    new["keyspaces"][0]["spares"] = json!(["n3"]);
+    new["processes"] = json!([]);
+    for peer in new["peers"].as_array_mut().unwrap() {
+        (peer["connected"], peer["trouble"]) = (json!(false), json!(refused));
+    }
+    for (node, next) in [(0, "n0"), (2, "n2"), (1, "n1")] {
+        let view = view(&file, &told, since(), None);
+        assert_eq!((view.next.as_deref(), view.waits.len()), (Some(next), 0), "{view:?}");
+        (told[node]["uptime_ms"], told[node]["serves_ms"]) = (json!(13_250), json!(12_750));
+        told[node]["keyspaces"][0]["spares"] = json!(["n3"]);
+        told[node]["peers"].as_array_mut().unwrap().push(json!({"name": "n3", "connected": true}));
+        (told[3]["peers"][node]["connected"], told[3]["peers"][node]["trouble"]) = (json!(true), json!(""));
+    }
+    // Now it counts as the others do.
+    let not_ready = view(&file, &told, since(), None);
+    assert_eq!(not_ready.waits, ["keyspace main is not ready at n3, which reaches 1 of 4"]);
+    (told[3]["ready"], told[3]["keyspaces"][0]["ready"]) = (json!(true), json!(true));
+    assert!(view(&file, &told, since(), None).done());
+}
+
+/// While a node is started anew, who leads may have put a copy on the spare.
+#[test]
+fn a_link_that_is_refused_until_a_node_is_started_anew_is_not_waited_for() {
+    let file = file(
+        4,
+        "protocol = \"curp\"\nreplicas = [\"n0\", \"n1\", \"n2\"]\nparameters = { spares = \"n3\" }\n",
+    );
+    let mut told = healthy(4, "curp");
+    for node in &mut told {
+        node["keyspaces"][0]["members"] = json!([["n0", "n1", "n3"]]);
+        node["keyspaces"][0]["spares"] = json!(["n2"]);
+    }
+    told[0]["peers"].as_array_mut().unwrap().retain(|peer| peer["name"] != "n3");
+    told[0]["keyspaces"][0]["members"] = json!([["", "n0", "n1"]]);
+    told[3]["peers"][0]["connected"] = json!(false);
+    for node in [1, 2, 3] {
+        told[node]["version"] = json!("9.0.0");
+    }
+    stopped(&file, &told, &[], &[], expect!["stop n0"]);
+    told[0]["peers"].as_array_mut().unwrap().push(json!({"name": "n3", "connected": true}));
+    told[0]["keyspaces"][0]["members"] = json!([["n0", "n1", "n3"]]);
+    stopped(&file, &told, &[], &[], expect!["n3 has no link to n0: it is being made"]);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Which node may be stopped next, from what all nodes tell: pure.
 
 use crate::status::told::{Keyspace as Seen, Told};
-use crate::status::view::{Asked, Shown, View as Stand};
+use crate::status::view::{Asked, Shown, View as Stand, not_ready};
 use isochrone_core::deployment::Keyspace;
 use isochrone_core::{Deployment, Quorums};
 use isochrone_node::transport::frame;
@@ -285,12 +285,9 @@ impl<'a> Cluster<'a> {
     fn of_keyspace(&self, shown: &Shown, waits: &mut Vec<String>) -> bool {
         let name = &shown.keyspace;
         let servers = self.servers(shown);
-        for (node, _, seen) in self.among(&servers, name) {
+        for (_, told, seen) in self.among(&servers, name) {
             if !seen.ready {
-                let (reachable, all) = seen.reachable;
-                waits.push(format!(
-                    "keyspace {name} is not ready at {node}, which reaches {reachable} of {all}"
-                ));
+                waits.push(not_ready(told, seen));
             }
         }
         let led = shown.is_led();
@@ -308,8 +305,11 @@ impl<'a> Cluster<'a> {
                     let part = part(shown, partition);
                     waits.push(format!("{node} has not heard that {leader} leads {part}"));
                 }
-                let told = seen.members.get(partition).into_iter().flatten();
-                if told.map(String::as_str).collect::<BTreeSet<_>>() != members {
+                // One that is new to it has no name there.
+                let told = seen.members.get(partition).into_iter().flatten().map(String::as_str);
+                let told: BTreeSet<&str> = told.filter(|name| !name.is_empty()).collect();
+                let known = members.iter().copied().filter(|member| self.has(node, member));
+                if told != known.collect::<BTreeSet<_>>() {
                     let part = part(shown, partition);
                     waits.push(format!("the members of {part} change: {node} knows others than most do"));
                 }
@@ -384,8 +384,8 @@ impl<'a> Cluster<'a> {
             for (node, told, _) in self.among(&servers, &keyspace.keyspace) {
                 let down = told.peers.iter().filter(|peer| !peer.connected);
                 for peer in down.filter(|peer| servers.contains(peer.name.as_str())) {
-                    if self.told.contains_key(peer.name.as_str()) && links.insert((node, peer.name.as_str()))
-                    {
+                    // Whoever was started without it refuses it until started anew; who does not answer is waited for already.
+                    if self.has(&peer.name, node) && links.insert((node, peer.name.as_str())) {
                         let why =
                             if peer.trouble.is_empty() { "it is being made" } else { peer.trouble.as_str() };
                         waits.push(format!("{node} has no link to {}: {why}", peer.name));
@@ -490,7 +490,8 @@ impl<'a> Cluster<'a> {
     }
 
     /// The nodes on which the service of a keyspace rests: its members, and where the protocol chooses those, whoever may be
-    /// chosen, since all of them have a say.
+    /// chosen, since all of them have a say. A node that is new to others has none yet: these refuse it until they are given the
+    /// file that has it.
     fn servers<'s>(&self, shown: &'s Shown) -> BTreeSet<&'s str>
     where
         'a: 's,
@@ -498,9 +499,16 @@ impl<'a> Cluster<'a> {
         let mut servers: BTreeSet<&'s str> = shown.members.iter().flatten().map(String::as_str).collect();
         let told = self.told.values().filter_map(|told| seen(told, &shown.keyspace));
         for seen in told.filter(|seen| seen.chosen) {
-            servers.extend(seen.members.iter().flatten().chain(&seen.spares).map(String::as_str));
+            let named = seen.members.iter().flatten().chain(&seen.spares).map(String::as_str);
+            servers.extend(named.filter(|name| self.told.keys().all(|other| self.has(other, name))));
         }
         servers
+    }
+
+    /// Whether a node that answers was started with a file that has this other node.
+    fn has(&self, node: &str, other: &str) -> bool {
+        let has = |told: &&Told| told.peers.iter().any(|peer| peer.name == other);
+        node == other || self.told.get(node).is_some_and(has)
     }
 
     /// Those of these nodes that answer, and what they tell of a keyspace.

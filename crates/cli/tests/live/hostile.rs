@@ -372,13 +372,13 @@ fn whoever_knows_the_password_logs_in_beside_hundreds_and_beside_those_who_guess
         });
         guesses.recv().unwrap();
         let start = Instant::now();
-        for _ in 0..20 {
+        for _ in 0..5 {
             let honest = log_in(address, 1, &[b"AUTH", b"app", b"that of app"]);
             assert_eq!(replies(honest), ["+OK\r\n"]);
         }
         let took = start.elapsed();
         drop(guesses);
-        println!("twenty logins beside eighty who guess: {took:?}");
+        println!("five logins beside eighty who guess: {took:?}");
         assert!(took < Duration::from_secs(30), "{took:?}");
     });
 }

@@ -2,6 +2,7 @@
 
 use super::processes::{isochrone, outcome};
 use expect_test::{Expect, expect};
+use isochrone_core::Random;
 use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::fs::FileExt;
@@ -642,6 +643,153 @@ fn classes_cells_and_numbers() {
         let (status, said) = learn(folder, &[verb, &other, "--model", &model]);
         let wanted = "isochrone: 3 values of features beyond the model's 23 count as nothing\n";
         assert!(status == 0 && said.ends_with(wanted), "{said}");
+    }
+}
+
+/// What is said of the samples kept out is what `evaluate` says of them.
+#[test]
+fn figures_of_samples_kept_out_are_theirs() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let (data, held, model) = (at(folder, "data.svm"), at(folder, "held.svm"), at(folder, "a.model"));
+    // The label is known by a feature that no other sample has, and so where the sample is learnt from only.
+    let line = |row: usize| {
+        let label = if row * 7 % 10 < 5 { -1 } else { 1 };
+        format!("{label} {}:1 {}:1\n", row % 3 + 1, row + 4)
+    };
+    let lines: Vec<String> = (0..200).map(line).collect();
+    fs::write(&data, lines.concat()).unwrap();
+    let mut random = Random::seeded(5);
+    let kept_out = lines.iter().filter(|_| random.chance(0.2));
+    fs::write(&held, kept_out.map(String::as_str).collect::<String>()).unwrap();
+    let train = |words: &[&str]| {
+        let all = ["train", &data, "--model", &model, "--held-out", "20", "--seed", "5", "--threads", "2"];
+        let (status, said) = learn(folder, &[&all[..], words].concat());
+        assert_eq!(status, 0, "{said}");
+        said
+    };
+    for loss in ["hinge", "squared"] {
+        let json = train(&["--loss", loss, "--format", "json"]);
+        let told: serde_json::Value = serde_json::from_str(&json).unwrap();
+        let (status, said) = learn(folder, &["evaluate", &held, "--model", &model, "--format", "json"]);
+        assert_eq!(status, 0, "{said}");
+        let evaluated: serde_json::Value = serde_json::from_str(&said).unwrap();
+        let figures = told["held_out_figures"].as_object().unwrap();
+        assert!(figures.len() >= 3, "{json}");
+        for (name, value) in figures {
+            assert_eq!(evaluated[name], *value, "{name}: {json}\n{said}");
+        }
+        assert_ne!(told["figures"], told["held_out_figures"], "{json}");
+        let text = train(&["--loss", loss]);
+        assert!(text.contains(&format!("\n{:17}held out     training\n", "")), "{text}");
+        let name = if loss == "hinge" { "accuracy" } else { "rmse" };
+        let [held, training] =
+            ["held_out_figures", "figures"].map(|samples| told[samples][name].as_f64().unwrap());
+        assert!(text.contains(&format!("\n{name:16} {held:<12.6} {training:.6}\n")), "{text}");
+    }
+}
+
+/// As scikit-learn decides: what has a fraction is a number, and so may be what hardly ever occurs twice.
+#[test]
+fn numbers_are_not_taken_for_classes() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let (data, model) = (at(folder, "data.svm"), at(folder, "a.model"));
+    let write = |label: &dyn Fn(usize) -> f64| {
+        let lines = (0..60).map(|row| format!("{} {}:1\n", label(row * 7 % 60), row % 5 + 1));
+        fs::write(&data, lines.collect::<String>()).unwrap();
+    };
+    let five = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deployments/five-regions.toml");
+    let train = ["train", &data, "--model", &model, "--threads", "2", "--epochs", "2"];
+    let batched = [&train[..], &["--batch-rows", "25"]].concat();
+    let ways = [&train[..], &batched[..], &["global", five, &data]];
+    let fractions: [(&dyn Fn(usize) -> f64, &str); 2] =
+        [(&|row| row as f64 / 4.0, "0.25"), (&|row| row as f64 % 2.0 - 0.5, "-0.5")];
+    for (numbers, first) in fractions {
+        write(numbers);
+        let wanted = format!(
+            "isochrone: FOLDER/data.svm: there are labels such as {first}, which are hardly classes\n  \
+             for numbers use --loss squared; name classes by whole numbers\n"
+        );
+        for words in ways {
+            assert_eq!(learn(folder, words), (2, wanted.clone()), "{words:?}");
+        }
+        let (status, said) = learn(folder, &[&train[..], &["--loss", "squared", "--step", "0.01"]].concat());
+        assert_eq!(status, 0, "{said}");
+    }
+    for (classes, warned) in [(31, true), (30, false)] {
+        write(&|row| (row % classes) as f64);
+        for words in ways {
+            let (status, said) = learn(folder, words);
+            let wanted = "isochrone: FOLDER/data.svm: there are 31 labels in 60 samples, which are hardly classes: \
+                          for numbers use --loss squared\n";
+            assert!(status == 0 && said.contains(wanted) == warned, "{words:?}: {said}");
+        }
+    }
+}
+
+/// Whole or in batches; shuffled it says nothing.
+#[test]
+fn samples_that_come_class_by_class_are_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let (data, model) = (at(folder, "data.svm"), at(folder, "a.model"));
+    let warns = |class: &dyn Fn(usize) -> usize, words: &[&str]| {
+        let lines = (0..120).map(|row| format!("{} {}:1\n", class(row), row % 5 + 1));
+        fs::write(&data, lines.collect::<String>()).unwrap();
+        let train = ["train", &data, "--model", &model, "--threads", "2", "--epochs", "1"];
+        let (status, said) = learn(folder, &[&train[..], words].concat());
+        assert_eq!(status, 0, "{said}");
+        said.contains(
+            "isochrone: FOLDER/data.svm: the samples come class by class, and are learnt from in that order, which makes a \
+             worse model: shuffle them before (lines: shuf FILE)\n",
+        )
+    };
+    for words in [&[][..], &["--held-out", "20"], &["--batch-rows", "50"]] {
+        assert!(warns(&|row| row / 60, words) && warns(&|row| row / 40, words), "{words:?}");
+        assert!(!warns(&|row| row % 2, words) && !warns(&|row| row % 3, words), "{words:?}");
+    }
+    // In stretches that come again, it is batches of one class each that matter.
+    let stretches = |row: usize| row / 30 % 2;
+    assert!(warns(&stretches, &["--batch-rows", "30"]));
+    assert!(!warns(&stretches, &[]) && !warns(&stretches, &["--batch-rows", "60"]));
+    // A class that is rare is no stretch of the other, and numbers may come in any order.
+    assert!(!warns(&|row| usize::from(row % 50 == 7), &["--batch-rows", "30"]));
+    assert!(!warns(&|row| row / 60, &["--loss", "squared", "--step", "0.01"]));
+}
+
+/// Samples are neither written under a name that promises what they are not, nor taken for wrong lines.
+#[test]
+fn packing_and_encodings_that_are_not_known_are_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    for end in ["xz", "lz4", "zip"] {
+        let out = at(folder, &format!("made.svm.{end}"));
+        let wanted = format!(
+            "isochrone: --out FOLDER/made.svm.{end}: nothing is packed by {end} here\n  \
+             end the name in .gz, .zst or .bz2, or write text and pack that\n"
+        );
+        let words = ["generate", "hotspot:1K", "--samples", "5", "--out", &out];
+        assert_eq!(learn(folder, &words), (2, wanted));
+        assert!(!Path::new(&out).exists());
+    }
+    let data = at(folder, "data.svm");
+    let wide = "1 1:1\n".encode_utf16();
+    let (little, big): (Vec<_>, Vec<_>) = wide.map(|unit| (unit.to_le_bytes(), unit.to_be_bytes())).unzip();
+    for (bytes, wanted) in [
+        (b"\x04\x22\x4d\x18\x64\x40\xa7".to_vec(), "compressed by lz4\n  unpack it first: unlz4 FILE"),
+        (
+            [b"\xff\xfe".to_vec(), little.concat()].concat(),
+            "text in UTF-16\n  write it as UTF-8: iconv -f UTF-16 -t UTF-8 FILE",
+        ),
+        (
+            [b"\xfe\xff".to_vec(), big.concat()].concat(),
+            "text in UTF-16\n  write it as UTF-8: iconv -f UTF-16 -t UTF-8 FILE",
+        ),
+    ] {
+        fs::write(&data, bytes).unwrap();
+        let wanted = format!("isochrone: FOLDER/data.svm: this is {wanted}\n");
+        assert_eq!(learn(folder, &["plan", &data]), (2, wanted));
     }
 }
 

@@ -9,6 +9,7 @@ mod census;
 mod chaos;
 mod cluster;
 mod corpus;
+mod data_directory;
 mod differential;
 mod doctor;
 mod durability;

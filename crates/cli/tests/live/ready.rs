@@ -2,12 +2,13 @@
 //! whether its master does, however many of its nodes are within reach.
 
 use super::processes::{
-    PATIENCE, Process, client, deployment, deployment_of, figure, isochrone, leader, node, nodes, page,
-    page_within, serves, until,
+    PATIENCE, Process, client, deployment, deployment_of, figure, isochrone, leader, node, nodes, outcome,
+    page, page_within, serves, until,
 };
 use super::replace::order;
 use super::resp::{Client, Reply};
-use std::net::TcpStream;
+use serde_json::Value;
+use std::net::{SocketAddr, TcpStream};
 
 #[test]
 fn without_a_master_curp_is_not_ready_and_says_that_nothing_was_done() {
@@ -60,6 +61,88 @@ fn without_a_master_curp_is_not_ready_and_says_that_nothing_was_done() {
     }
     let count = client(addresses[left[0]].redis).ask(&["INCR", "count"]);
     assert!(matches!(count, Ok(Reply::Number(1))), "{count:?}");
+}
+
+/// Its managers go on without a copy that is lost, so that none of its members is away.
+#[test]
+fn a_copy_of_curp_whose_node_is_lost_is_missed_until_it_is_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    let addresses = nodes(3);
+    let file = deployment_of(path, "three.toml", "missed", &addresses, "curp");
+    let name = file.to_str().unwrap();
+    let mut processes: Vec<Process> = (0..3).map(|index| node(&file, index, path)).collect();
+    serves(addresses[0].redis);
+    let healthy = || {
+        until("a status that misses nobody", || (outcome(["status", name]).0 == 0).then_some(()));
+    };
+    healthy();
+    let master = until("a master", || leader(addresses[0].http));
+    let lost = (0..3).find(|index| format!("n{index}") != master).unwrap();
+    processes[lost].signal("KILL");
+    assert_eq!(processes[lost].end(), None);
+    let note = format!("  keyspace main has 2 of 3 replicas, and none at n{lost}: ");
+    let out = until(&note, || {
+        let (status, out, _) = outcome(["status", name]);
+        out.contains(&note).then(|| {
+            assert_eq!(status, 1, "{out}");
+            out
+        })
+    });
+    assert!(out.contains(&format!("  n{lost} does not tell how it stands")), "{out}");
+    assert!(out.contains(&format!(" has no link to n{lost} for ")), "{out}");
+    assert!(!out.contains("member of nothing"), "{out}");
+    let left = (0..3).find(|index| *index != lost).unwrap();
+    let stands = |what| figure(addresses[left].http, "stands", what);
+    until("figures", || (stands("replicas")? == 2 && stands("replicas_wanted")? == 3).then_some(()));
+    let (status, out, _) = outcome(["status", name, "--format", "json"]);
+    let shown: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!((status, &shown["ready"]), (1, &Value::from(false)), "{out}");
+
+    processes[lost] = node(&file, lost, path);
+    healthy();
+}
+
+/// The pings of `isochrone up` come through a cut, for its nodes are connected: what they say of a master does not count.
+#[test]
+fn a_region_of_curp_that_is_cut_off_from_its_master_is_not_ready() {
+    const REGIONS: [&str; 3] = ["North", "South", "East"];
+    let folder = tempfile::tempdir().unwrap();
+    let table = "region,North,South,East\nNorth,0,4,6\nSouth,4,0,8\nEast,6,8,0\n";
+    std::fs::write(folder.path().join("near.csv"), table).unwrap();
+    let mut text = "cluster = \"near\"\n[network]\nrtt = \"near.csv\"\n".to_owned();
+    for region in REGIONS {
+        let name = region.to_lowercase();
+        text +=
+            &format!("[[region]]\nname = \"{region}\"\n[[node]]\nname = \"{name}\"\nregion = \"{region}\"\n");
+    }
+    text += "[[keyspace]]\nname = \"main\"\nprotocol = \"curp\"\n";
+    let file = folder.path().join("near.toml");
+    std::fs::write(&file, text).unwrap();
+    let mut command = isochrone(["up", "--plain", "--format", "json", "--port", "0"]);
+    command.arg(&file);
+    let up = Process::start(command);
+    let ready: Value = serde_json::from_str(&up.line().expect("a line")).expect("JSON");
+    let regions = ready["regions"].as_array().expect("a list").iter();
+    let http: Vec<SocketAddr> = regions.map(|row| row["http"].as_str().unwrap().parse().unwrap()).collect();
+    let says = |index: usize, begin: &str| {
+        until(begin, || page(http[index], "/readyz").filter(|text| text.starts_with(begin)));
+    };
+    (0..3).for_each(|index| says(index, "main: ready, "));
+
+    let master = until("a master", || leader(http[0]));
+    let cut = REGIONS.iter().position(|region| region.to_lowercase() != master).unwrap();
+    let others = (0..3).filter(|index| *index != cut);
+    let asked = http[usize::from(cut == 0)].to_string();
+    let net = |what: &str| {
+        let (status, out, err) = outcome(["net", what, REGIONS[cut], "--http", &asked]);
+        assert_eq!(status, 0, "{out}\n{err}");
+    };
+    net("cut");
+    says(cut, "main: no master serves, ");
+    others.for_each(|index| says(index, "main: ready, "));
+    net("heal");
+    says(cut, "main: ready, ");
 }
 
 /// Of `n0` to `n2`, `n3` takes the place of `n0`; then two of the four are lost, and two others.

@@ -314,6 +314,11 @@ pub enum Operation {
     // Strings within the limits of those who ask.
     /// Appends, unless the string would then have more than `most` bytes. The new length, bytes.
     AppendWithin { key: Blob, value: Blob, most: u64 },
+
+    // Counters of limiters of rates.
+    /// Adds to an integer, which expires at `until` where it has no deadline; `anew` where a key that has none, of any type, is
+    /// replaced. An array of the sum, and the milliseconds until the deadline.
+    CountUntil { key: Blob, by: i64, until: Stamp, anew: bool },
 }
 
 impl Operation {
@@ -331,7 +336,7 @@ impl Operation {
             StrLen { .. } => "strlen",
             GetRange { .. } => "getrange",
             SetRange { .. } => "setrange",
-            IncrBy { .. } => "incrby",
+            IncrBy { .. } | CountUntil { .. } => "incrby",
             IncrByFloat { .. } => "incrbyfloat",
             Del { .. } => "del",
             Exists { .. } => "exists",

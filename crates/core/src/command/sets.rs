@@ -117,6 +117,7 @@ impl Operation {
             | AppendWithin { key, .. }
             | SetRange { key, .. }
             | IncrBy { key, .. }
+            | CountUntil { key, .. }
             | IncrByFloat { key, .. }
             | ExpireAt { key, .. }
             | Persist { key }

@@ -94,6 +94,12 @@ fn operation() -> impl Strategy<Value = Operation> {
             value,
             most
         }),
+        (key(), any::<i64>(), any::<bool>()).prop_map(|(key, by, anew)| Operation::CountUntil {
+            key,
+            by,
+            until: crate::Stamp::ZERO,
+            anew
+        }),
         keys().prop_map(|keys| Operation::PfCount { keys }),
         (key(), keys()).prop_map(|(target, keys)| Operation::PfMerge { target, keys }),
         (key(), any::<bool>()).prop_map(|(key, get)| {

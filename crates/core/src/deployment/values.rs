@@ -88,7 +88,7 @@ pub(crate) enum NumberError {
 impl fmt::Display for NumberError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Malformed => "is not a number",
+            Self::Malformed => "is not a number in plain decimals",
             Self::Negative => "is negative",
             Self::TooFine => "has more decimals than can be kept exactly",
             Self::TooLarge => "is too large",

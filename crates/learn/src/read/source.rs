@@ -181,6 +181,10 @@ impl Lines {
             [b'F', b'E', b'A', b'1', ..] => {
                 return form("Feather of version 1", "write it as version 2, which is Arrow");
             }
+            [0x04, 0x22, 0x4d, 0x18, ..] => return form("compressed by lz4", "unpack it first: unlz4 FILE"),
+            [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => {
+                return form("text in UTF-16", "write it as UTF-8: iconv -f UTF-16 -t UTF-8 FILE");
+            }
             [b'P', b'K', 3, 4, ..] => return form("a zip archive", "unpack it first: unzip FILE"),
             [0x93, b'N', b'U', b'M', ..] => {
                 return form("a NumPy array", "train from Python, or write it as svmlight");

@@ -132,10 +132,12 @@ impl Isochrone for Service {
     async fn begin(&self, request: Request<BeginRequest>) -> Result<Response<BeginResponse>, Status> {
         // Without a peer (there is always one), a transaction would end by its time alone.
         let on = request.extensions().get::<Peer>().map(|peer| peer.connection.clone()).unwrap_or_default();
-        let (user, BeginRequest { keyspace, reads, writes }) = open(request)?;
+        let (user, BeginRequest { keyspace, reads, writes, name: named }) = open(request)?;
+        let named = if named.is_empty() { None } else { Some(chosen(&named)?) };
         let (reads, writes) = (self.blobs(&reads)?, self.blobs(&writes)?);
         use begin_response::Outcome;
-        let (outcome, word) = match self.call(Ask::Begin { user, on, keyspace, reads, writes }).await? {
+        let ask = Ask::Begin { user, on, keyspace, reads, writes, name: named };
+        let (outcome, word) = match self.call(ask).await? {
             Said::Begun { txn, reads } => {
                 (Outcome::Begun(Begun { txn: name(txn), reads: shown(reads) }), "begun")
             }
@@ -169,8 +171,15 @@ impl Isochrone for Service {
     }
 
     async fn abort(&self, request: Request<AbortRequest>) -> Result<Response<AbortResponse>, Status> {
-        let (user, AbortRequest { txn }) = open(request)?;
-        match self.call(Ask::Abort { user, txn: token(&txn)? }).await? {
+        let (user, AbortRequest { txn, name }) = open(request)?;
+        let ask = match (txn.is_empty(), name.is_empty()) {
+            (true, false) => Ask::AbortNamed { user, name: chosen(&name)? },
+            (_, true) => Ask::Abort { user, txn: token(&txn)? },
+            (false, false) => {
+                return Err(Status::invalid_argument("both txn and name are given; give one of them"));
+            }
+        };
+        match self.call(ask).await? {
             // Where nobody could be told, it ends by itself, and was never asked to commit.
             Said::Aborted(_) | Said::Unknown(_) => say(AbortResponse {}, "ok"),
             _ => Err(strange()),
@@ -266,6 +275,23 @@ fn token(name: &[u8]) -> Result<Token, Status> {
     let (life, number) = parts
         .ok_or_else(|| Status::invalid_argument("txn is not what Begin has answered; send that as it is"))?;
     Ok(Token { life, number })
+}
+
+/// How long the names are that clients choose: so long that two do not choose the same.
+const CHOSEN: std::ops::RangeInclusive<usize> = 16..=64;
+
+/// A name that a client has chosen.
+fn chosen(name: &[u8]) -> Result<Blob, Status> {
+    if CHOSEN.contains(&name.len()) {
+        return Ok(Blob::new(name));
+    }
+    let text = format!(
+        "name has {} bytes, and {} to {} are right; draw 16 at random",
+        name.len(),
+        CHOSEN.start(),
+        CHOSEN.end()
+    );
+    Err(Status::invalid_argument(text))
 }
 
 fn shown(reads: Vec<(Blob, Option<Blob>, u64)>) -> Vec<Read> {

@@ -154,6 +154,10 @@ fn a_transaction_goes_from_call_to_call() {
             }
             Ask::Commit { .. } => Ok(Said::Unknown("nobody knows".to_owned())),
             Ask::Abort { .. } => Ok(Said::Aborted(Abort::Client)),
+            Ask::AbortNamed { name, .. } => {
+                assert_eq!(name, Blob::new(&[7; 16]));
+                Ok(Said::Aborted(Abort::Client))
+            }
             Ask::Execute { words, .. } => match &words[0][..] {
                 b"GET" => Ok(Said::Replied(b"$1\r\nv\r\n".to_vec())),
                 b"SET" => Ok(Said::Unknown("nobody knows".to_owned())),
@@ -166,8 +170,12 @@ fn a_transaction_goes_from_call_to_call() {
     let (server, metrics, address) = served(Limits::default(), answer);
     ask(&address, async |mut client| {
         let keyspace = || "bank".to_owned();
-        let begin =
-            v1::BeginRequest { keyspace: keyspace(), reads: vec!["a".into()], writes: vec!["b".into()] };
+        let begin = v1::BeginRequest {
+            keyspace: keyspace(),
+            reads: vec!["a".into()],
+            writes: vec!["b".into()],
+            name: Default::default(),
+        };
         let begun = match client.begin(begin).await.unwrap().into_inner().outcome {
             Some(begin_response::Outcome::Begun(begun)) => begun,
             other => panic!("{other:?}"),
@@ -180,7 +188,16 @@ fn a_transaction_goes_from_call_to_call() {
         let commit = v1::CommitRequest { txn: begun.txn.clone(), updates };
         let committed = client.commit(commit).await.unwrap().into_inner().outcome;
         assert_eq!(committed, Some(commit_response::Outcome::Committed(v1::Committed { at: 8 })));
-        client.abort(v1::AbortRequest { txn: begun.txn }).await.unwrap();
+        client.abort(v1::AbortRequest { txn: begun.txn.clone(), ..Default::default() }).await.unwrap();
+        // By the name that its client has given it; such as others might choose too are none.
+        let named = |name: &'static [u8]| v1::AbortRequest { name: name.into(), ..Default::default() };
+        client.abort(named(&[7; 16])).await.unwrap();
+        let both = v1::AbortRequest { txn: begun.txn, ..named(&[7; 16]) };
+        for abort in [named(&[7; 15]), named(&[7; 65]), both, v1::AbortRequest::default()] {
+            assert_eq!(client.abort(abort).await.unwrap_err().code(), Code::InvalidArgument);
+        }
+        let short = v1::BeginRequest { name: "short".into(), ..Default::default() };
+        assert_eq!(client.begin(short).await.unwrap_err().code(), Code::InvalidArgument);
         let other = v1::CommitRequest { txn: vec![0; 16].into(), updates: Vec::new() };
         let unknown = client.commit(other).await.unwrap().into_inner().outcome;
         assert!(matches!(unknown, Some(commit_response::Outcome::Unknown(_))), "{unknown:?}");
@@ -224,7 +241,7 @@ fn a_transaction_knows_when_its_connection_is_gone() {
         }))
     };
     let (_server, _metrics, address) = served(Limits::default(), answer);
-    let begin = v1::BeginRequest { keyspace: "bank".into(), reads: Vec::new(), writes: vec!["b".into()] };
+    let begin = v1::BeginRequest { keyspace: "bank".into(), writes: vec!["b".into()], ..Default::default() };
     let [first, second] = [(); 2].map(|()| {
         ask(&address, async |mut client| {
             client.begin(begin.clone()).await.unwrap();
@@ -463,7 +480,7 @@ fn whoever_is_remembered_from_another_connection_has_logged_in() {
             _ => unreachable!("it only begins"),
         }))
     });
-    let begin = v1::BeginRequest { keyspace: "bank".into(), reads: Vec::new(), writes: vec!["b".into()] };
+    let begin = v1::BeginRequest { keyspace: "bank".into(), writes: vec!["b".into()], ..Default::default() };
     ask(&address, async |mut first| {
         first.begin(begin.clone()).await.unwrap();
         let channel = Endpoint::from_shared(address.clone()).unwrap().connect().await.unwrap();

@@ -17,7 +17,7 @@ use crate::limits::Limits;
 use crate::network::Order;
 use crate::node::Orders;
 use crate::protocols::{Administration, Extent};
-use crate::reactor::{Board, Control, KeyspaceStatus, Responder};
+use crate::reactor::{Board, Control, KeyspaceStatus, PeerStatus, Responder};
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::{ConnectInfo, Request, State as Shared};
@@ -156,7 +156,7 @@ async fn ready(Shared(state): Shared<Arc<State>>) -> (StatusCode, String) {
     let status = state.board.status();
     let mut text = String::new();
     for keyspace in &status.keyspaces {
-        text += &line(keyspace);
+        text += &line(keyspace, &status.peers);
     }
     if !status.ready && !status.keyspaces.is_empty() && status.keyspaces.iter().all(|keyspace| keyspace.ready)
     {
@@ -165,8 +165,8 @@ async fn ready(Shared(state): Shared<Arc<State>>) -> (StatusCode, String) {
     (if status.ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE }, text)
 }
 
-/// What is said of one keyspace.
-fn line(keyspace: &KeyspaceStatus) -> String {
+/// What is said of one keyspace, by a node with these peers.
+fn line(keyspace: &KeyspaceStatus, peers: &[PeerStatus]) -> String {
     let (name, (reachable, all)) = (&keyspace.name, keyspace.reachable);
     match (keyspace.replicas, keyspace.ready) {
         (replicas, ready) if keyspace.chosen => {
@@ -174,8 +174,21 @@ fn line(keyspace: &KeyspaceStatus) -> String {
             format!("{name}: {word}, {replicas} replicas, {reachable} of {all} nodes reachable\n")
         }
         (_, true) => format!("{name}: ready, {reachable} of {all} replicas reachable\n"),
+        (_, false) if reachable > all / 2 => {
+            let leader = unheard(keyspace, peers);
+            format!("{name}: {leader} is not heard of, {reachable} of {all} replicas reachable\n")
+        }
         (_, false) => format!("{name}: no quorum, {reachable} of {all} replicas reachable\n"),
     }
+}
+
+/// Which leader is not heard of, as far as that can be said: one to which there is no link, or the only one.
+fn unheard(keyspace: &KeyspaceStatus, peers: &[PeerStatus]) -> String {
+    let down = |name: &str| peers.iter().any(|peer| peer.name == *name && !peer.connected);
+    let leaders = || keyspace.leaders.iter().flatten().map(String::as_str);
+    let only = leaders().next().filter(|_| keyspace.leaders.len() == 1);
+    let found = leaders().find(|leader| down(leader)).or(only);
+    found.map_or_else(|| "a leader".to_owned(), |leader| format!("its leader {leader}"))
 }
 
 /// What orders about replicas carry.

@@ -41,7 +41,7 @@ pub(super) fn page(board: &Board, limits: &Limits) -> String {
     page.value(
         "isochrone_ready",
         gauge,
-        "Whether every keyspace is ready: a majority within reach, or with curp a master that serves.",
+        "Whether every keyspace is ready: a majority within reach and its leader, or with curp a master that serves.",
         &[],
         number(status.ready),
     );
@@ -122,6 +122,23 @@ pub(super) fn page(board: &Board, limits: &Limits) -> String {
         "Segments that could not be made ahead of time: the disk is nearly full.",
         &[],
         journal.spare_failures.load(Relaxed) as f64,
+    );
+    let free = journal.free_bytes.load(Relaxed);
+    if free > 0 {
+        page.value(
+            "isochrone_disk_free_bytes",
+            gauge,
+            "Bytes free in the file system of the data directory, at most a second ago unless the disk hangs.",
+            &[],
+            free as f64,
+        );
+    }
+    page.value(
+        "isochrone_snapshots_unusable_total",
+        counter,
+        "Snapshots found damaged at this start and passed over for older ones: the disk damages what is on it.",
+        &[],
+        metrics.snapshots.unusable.load(Relaxed) as f64,
     );
 
     for peer in &status.peers {
@@ -548,6 +565,7 @@ mod tests {
             connected: true,
             round_trip_ms: None,
             clock_ahead_ms: None,
+            down_seconds: None,
             trouble: String::new(),
             queued_bytes: 0,
             connects: 1,

@@ -1,13 +1,16 @@
 //! A node's data directory: whose it is, and that nobody else has it open.
 
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{ErrorKind, Read, Write};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::batch::JournalOptions;
 use super::disk::{Disk as _, DiskFile as _, RealDisk};
 use super::error::JournalError;
 use super::format::{DecodeError, FORMAT, IdentityFile, SECTOR};
+use super::recovery::{Newest, newest};
 use super::segments::segments_among;
 
 const LOCK: &str = "LOCK";
@@ -77,7 +80,7 @@ impl DataDirectory {
         let lock = lock(&path.join(LOCK))?;
         for folder in [JOURNAL, SNAPSHOTS] {
             let folder = path.join(folder);
-            std::fs::create_dir_all(&folder)
+            private(&folder)
                 .map_err(|e| JournalError::io(folder, "create the directory", SECTOR as u64, e))?;
         }
         Ok(Self { path: path.into(), identity, fresh, _lock: lock })
@@ -121,6 +124,24 @@ impl DataDirectory {
             Err(TryLockError::WouldBlock) => Ok(true),
             Err(TryLockError::Error(error)) => Err(JournalError::io(path, "lock", 0, error)),
         }
+    }
+
+    /// What the newest segment says of the journal in the directory at `path`, which belongs to this node. Nothing is changed.
+    /// Where a node has the directory open it may seem damaged.
+    ///
+    /// # Errors
+    /// There is no segment, or it is damaged.
+    pub(crate) fn newest(path: &Path, cluster: u64, node: u16) -> Result<Newest, JournalError> {
+        let disk = RealDisk::new(&path.join(JOURNAL));
+        let found = newest(&disk, &JournalOptions::new(cluster, node))?;
+        found.ok_or_else(|| JournalError::Missing { path: disk.path("") })
+    }
+
+    /// The file without which the next start takes the directory for another's, where somebody has removed it.
+    pub(crate) fn lost(&self) -> Option<PathBuf> {
+        let path = self.path.join(IDENTITY);
+        // Where that cannot be looked at, nobody knows.
+        matches!(path.try_exists(), Ok(false)).then_some(path)
     }
 
     /// Which cluster the directory at `path` belongs to, without opening it; `None` where no node has run in it.
@@ -183,14 +204,22 @@ impl DataDirectory {
 }
 
 /// Makes a directory and those above it where they do not exist, durably: all that is promised from it would be lost with
-/// its name.
+/// its name. No other user may look into it: clients' values are in it.
 ///
 /// # Errors
 /// Of the file system.
 pub fn make(path: &Path) -> std::io::Result<()> {
     let missing = path.ancestors().take_while(|above| above.try_exists().is_ok_and(|there| !there)).count();
-    std::fs::create_dir_all(path)?;
+    if missing > 0 {
+        path.parent().map_or(Ok(()), std::fs::create_dir_all)?;
+    }
+    private(path)?;
     sync_names(path, missing)
+}
+
+/// Makes a directory that nobody else may look into, where there is none.
+fn private(path: &Path) -> std::io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
 
 /// Makes the names of a directory and of those above it, so many in all, durable in the directories that hold them.

@@ -2,7 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -47,6 +47,9 @@ pub trait Disk: Clone + Send + 'static {
     /// The operating system's.
     fn sync_names(&self) -> io::Result<()>;
 
+    /// Bytes that may still be written, where the file system tells.
+    fn free(&self) -> Option<u64>;
+
     /// The file's path, for messages.
     fn path(&self, name: &str) -> PathBuf;
 }
@@ -76,6 +79,12 @@ pub trait DiskFile: Send + 'static {
     /// # Errors
     /// The operating system's.
     fn sync(&mut self) -> io::Result<()>;
+
+    /// Whether it has a name in some directory: without one it is gone once it is closed.
+    ///
+    /// # Errors
+    /// The operating system's.
+    fn linked(&self) -> io::Result<bool>;
 }
 
 /// A directory of the file system.
@@ -156,6 +165,12 @@ impl Disk for RealDisk {
         File::open(&self.directory)?.sync_all()
     }
 
+    fn free(&self) -> Option<u64> {
+        let found = rustix::fs::statvfs(&*self.directory).ok()?;
+        // Some that have no bound tell nothing.
+        (found.f_blocks > 0).then(|| found.f_bavail.saturating_mul(found.f_frsize))
+    }
+
     fn path(&self, name: &str) -> PathBuf {
         self.directory.join(name)
     }
@@ -201,6 +216,10 @@ impl DiskFile for RealFile {
 
     fn sync(&mut self) -> io::Result<()> {
         self.file.sync_data()
+    }
+
+    fn linked(&self) -> io::Result<bool> {
+        Ok(self.file.metadata()?.nlink() > 0)
     }
 }
 

@@ -136,6 +136,33 @@ pub enum JournalError {
         why: String,
     },
 
+    /// The journal knows less than a file beside it.
+    #[error(
+        "{}: this journal is an old copy: the last start of this node that it knows of is number {found}, and {} knows of \
+         number {known}. Nothing was changed. What this node has acknowledged since is not in it: put the newest journal of \
+         this node in its place, and nothing else with it; if that is lost, {REPLACE}.", path.display(), beside.display()
+    )]
+    Older {
+        /// The journal's directory.
+        path: PathBuf,
+        /// The file that knows more.
+        beside: PathBuf,
+        /// The last start that the journal knows of.
+        found: u32,
+        /// The last one that the file knows of.
+        known: u32,
+    },
+
+    /// Somebody has removed what the node has open.
+    #[error(
+        "{}: it was removed while the node ran: what is written there is gone once the node ends. The node stops. Put back \
+         what was removed as it was when the node ended; without it, {REPLACE}.", path.display()
+    )]
+    Removed {
+        /// The file.
+        path: PathBuf,
+    },
+
     /// No room for the next segment.
     #[error(
         "{}: the disk is full: {needed} more bytes are needed for the journal. Free space on this disk or move the \
@@ -212,6 +239,14 @@ impl JournalError {
             io::ErrorKind::ReadOnlyFilesystem => Self::ReadOnly { path, action },
             io::ErrorKind::PermissionDenied => Self::Denied { path, action, cause: Arc::new(cause) },
             _ => Self::Io { path, action, cause: Arc::new(cause) },
+        }
+    }
+
+    /// Whether the node ended since its files were removed.
+    pub fn is_removed(&self) -> bool {
+        match self {
+            Self::Poisoned(first) => first.is_removed(),
+            error => matches!(error, Self::Removed { .. }),
         }
     }
 

@@ -226,6 +226,10 @@ impl Disk for FaultyDisk {
         Ok(())
     }
 
+    fn free(&self) -> Option<u64> {
+        self.state().faults.space
+    }
+
     fn path(&self, name: &str) -> PathBuf {
         PathBuf::from("data/journal").join(name)
     }
@@ -294,5 +298,9 @@ impl DiskFile for FaultyFile {
         }
         state.syncs += 1;
         Ok(())
+    }
+
+    fn linked(&self) -> io::Result<bool> {
+        Ok(self.disk.state().names.values().any(|index| *index == self.index))
     }
 }

@@ -26,6 +26,8 @@ pub struct JournalMetrics {
     pub recycled: AtomicU64,
     /// Spare segments that could not be made ahead of time: the disk is nearly full.
     pub spare_failures: AtomicU64,
+    /// Bytes that were free in the journal's file system when it was last looked at, 1 where there were none; 0 where nobody tells.
+    pub free_bytes: AtomicU64,
     /// 1 where syncs are switched off.
     pub unsafe_no_fsync: AtomicU64,
 }

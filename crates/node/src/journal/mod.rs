@@ -63,6 +63,9 @@ pub use error::JournalError;
 pub(crate) use error::REPLACE;
 pub use format::{Position, StreamId};
 pub use metrics::{DurationHistogram, JournalMetrics};
+pub(crate) use recovery::Newest;
+#[cfg(test)]
+pub(crate) use recovery::newest;
 pub use recovery::{Recovered, Torn};
 pub use segments::Holder;
 pub use thread::{DurableMark, JournalThread, SEAL_AFTER};

@@ -57,6 +57,52 @@ pub(crate) struct Pass {
     pub oldest: u64,
 }
 
+impl Pass {
+    /// Before the first frame of the segment with this header.
+    fn before(header: SegmentHeader) -> Pass {
+        Pass {
+            recovered: Recovered::default(),
+            marks: Marks::default(),
+            segments: Vec::new(),
+            offset: SECTOR as u64,
+            unproven: SECTOR as u64,
+            frame_next: header.frame,
+            position_next: header.first,
+            chain: header.chain,
+            incarnation: 0,
+            oldest: 0,
+        }
+    }
+}
+
+/// What the newest segment of a journal says of all of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Newest {
+    /// Where the journal is.
+    pub path: PathBuf,
+    /// How often the node had started.
+    pub incarnation: u32,
+    /// The position of the last record; zero where there never was one.
+    pub last: Position,
+}
+
+/// Reads the newest segment of the journal in `disk`, if there is one. Nothing is changed.
+///
+/// Each segment begins with what must outlive those before it, so this one alone knows the incarnation.
+pub(crate) fn newest<D: Disk>(disk: &D, options: &JournalOptions) -> Result<Option<Newest>, JournalError> {
+    let names = match disk.list() {
+        Ok(names) => names,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(JournalError::io(disk.path(""), "list", 0, error)),
+    };
+    let mut segments = read_headers(disk, &segments_among(&names), options)?;
+    let Some(mut newest) = segments.pop() else { return Ok(None) };
+    let mut pass = Pass::before(newest.header);
+    read_segment(disk, &mut newest, None, &mut pass, &mut |_, _, _| {})?;
+    let last = Position(pass.position_next - 1);
+    Ok(Some(Newest { path: disk.path(""), incarnation: pass.incarnation, last }))
+}
+
 /// Reads the journal in `disk` from its beginning and gives each record to `replay`.
 pub(crate) fn recover<D: Disk>(
     disk: &D,
@@ -67,18 +113,7 @@ pub(crate) fn recover<D: Disk>(
     let found = segments_among(names);
     let mut segments = read_headers(disk, &found, options)?;
     let first = segments[0].header;
-    let mut pass = Pass {
-        recovered: Recovered::default(),
-        marks: Marks::default(),
-        segments: Vec::new(),
-        offset: SECTOR as u64,
-        unproven: SECTOR as u64,
-        frame_next: first.frame,
-        position_next: first.first,
-        chain: first.chain,
-        incarnation: 0,
-        oldest: 0,
-    };
+    let mut pass = Pass::before(first);
     for index in 0..segments.len() {
         let next = segments.get(index + 1).map(|segment| segment.header);
         read_segment(disk, &mut segments[index], next, &mut pass, replay)?;
@@ -321,12 +356,6 @@ fn end_of_segment(
         // In a file that was used before, this would be what is left of its earlier life.
         let torn = Torn { path: path.into(), offset: offset as u64, entries: None, bytes: None };
         pass.recovered.torn = Some(torn);
-    }
-    if let Some(torn) = &pass.recovered.torn {
-        tracing::warn!(
-            file = %path.display(), offset, entries = ?torn.entries, bytes = ?torn.bytes,
-            "the journal ends with an incomplete frame, which is dropped: its sync never returned"
-        );
     }
     Ok(())
 }

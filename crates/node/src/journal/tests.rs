@@ -1,6 +1,7 @@
 //! The journal against a disk that fails, and against directories that are not its own.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::os::unix::fs::PermissionsExt as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -470,6 +471,74 @@ fn used_directory() -> tempfile::TempDir {
     journal.append_sync(&[batch(A, &[b"on a real disk"])]).unwrap();
     journal.close().unwrap();
     dir
+}
+
+#[test]
+fn nobody_else_may_look_into_what_a_first_start_makes() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("above/data");
+    let mode = |path: &std::path::Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    for _ in 0..2 {
+        drop(DataDirectory::open(&data, 7, 1, Expect::Anything).unwrap());
+        let modes = [&data, &data.join("journal"), &data.join("snapshots")].map(|made| mode(made));
+        assert_eq!(modes, [0o700; 3], "{modes:?}");
+    }
+    // What others have made is theirs to say.
+    std::fs::set_permissions(&data, std::fs::Permissions::from_mode(0o750)).unwrap();
+    drop(DataDirectory::open(&data, 7, 1, Expect::Anything).unwrap());
+    assert_eq!(mode(&data), 0o750);
+}
+
+#[test]
+fn a_journal_that_is_removed_while_it_is_written_stops() {
+    let opened = |dir: &tempfile::TempDir| {
+        let directory = DataDirectory::open(dir.path(), 7, 1, Expect::Existing).unwrap();
+        Journal::open(directory, options()).unwrap().0
+    };
+    let remove = |dir: &tempfile::TempDir, what: &str| {
+        for entry in dir.path().join(what).read_dir().unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_file() {
+                std::fs::remove_file(path).unwrap();
+            }
+        }
+    };
+    for (what, told) in [("journal", "segment-0000000000000001.journal: "), ("", "IDENTITY: ")] {
+        let dir = used_directory();
+        let mut journal = opened(&dir);
+        journal.look().unwrap();
+        assert!(journal.metrics().free_bytes.load(Relaxed) > 0);
+        remove(&dir, what);
+        journal.append_sync(&[batch(A, &[b"the system takes it"])]).unwrap();
+        let error = journal.look().unwrap_err().to_string();
+        assert!(error.contains(&format!("{told}it was removed while the node ran")), "{error}");
+        journal.append_sync(&[batch(A, &[b"and so does nobody else"])]).unwrap_err();
+    }
+    // The thread looks by itself, whether anything is written or not.
+    let dir = used_directory();
+    let (woken, wake) = counting_wake();
+    let thread = JournalThread::start(opened(&dir), wake).unwrap();
+    remove(&dir, "journal");
+    let error = thread.mark().wait(Position(99)).unwrap_err();
+    assert!(matches!(error, JournalError::Removed { .. }), "{error}");
+    assert!(thread.close().is_err() && woken.load(Relaxed) > 0);
+}
+
+#[test]
+fn the_newest_segment_alone_knows_how_often_the_node_has_started_and_the_last_record() {
+    let disk = FaultyDisk::default();
+    assert!(newest(&disk, &options()).unwrap().is_none());
+    for start in 1..=20 {
+        let (mut journal, ..) = reopen(&disk);
+        for _ in 0..3 {
+            journal.append_sync(&[batch(A, &[&[7; 900]])]).unwrap();
+        }
+        let last = journal.last();
+        disk.crash(Crash::Clean);
+        let newest = newest(&disk, &options()).unwrap().unwrap();
+        assert_eq!((newest.incarnation, newest.last), (start, last));
+    }
+    assert!(disk.lengths().len() > 4, "{:?}", disk.lengths());
 }
 
 #[test]

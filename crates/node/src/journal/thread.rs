@@ -22,6 +22,10 @@ use super::writer::Journal;
 /// under any load, short enough that a crash rarely falls into it.
 pub const SEAL_AFTER: Duration = Duration::from_millis(100);
 
+/// How often the journal's thread looks whether the files are still there ([`Journal::look`]): often enough that little is
+/// written to what is removed, rare enough to cost nothing.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
 /// Batches that may wait for the disk. The shard keeps adding to its open batch when they are all taken, so this
 /// bounds buffers, not throughput.
 const QUEUE: usize = 16;
@@ -417,7 +421,12 @@ impl Worker {
         let metrics = lock(shared).metrics();
         let mut batches = Vec::with_capacity(QUEUE);
         let mut seen = metrics.frames.load(Ordering::Relaxed);
+        let mut looked: Option<Instant> = None;
         loop {
+            if looked.is_none_or(|at| at.elapsed() >= LOOK_EVERY) {
+                lock(shared).look()?;
+                looked = Some(Instant::now());
+            }
             match self.queue.recv_timeout(SEAL_AFTER) {
                 Ok(batch) => batches.push(batch),
                 Err(RecvTimeoutError::Timeout) => {

@@ -181,6 +181,25 @@ impl<D: Disk> Journal<D> {
         Arc::clone(&self.metrics)
     }
 
+    /// Looks whether what is written would be found at the next start: a file that somebody has removed takes writes and syncs
+    /// as before. Tells as well how much room there is. For now and then, not for every write.
+    ///
+    /// # Errors
+    /// As [`Self::append_sync`].
+    pub(crate) fn look(&mut self) -> Result<(), JournalError> {
+        if let Some(free) = self.disk.free() {
+            self.metrics.free_bytes.store(free.max(1), Relaxed);
+        }
+        self.guard(|journal| {
+            // Where that cannot be looked at nobody knows, and a write will tell.
+            let lost = match journal.file.linked() {
+                Ok(false) => Some(journal.path()),
+                Ok(true) | Err(_) => journal.directory.as_ref().and_then(DataDirectory::lost),
+            };
+            lost.map_or(Ok(()), |path| Err(JournalError::Removed { path }))
+        })
+    }
+
     /// Makes spare segments on another thread from now on.
     pub(crate) fn make_spares_ahead(&mut self) {
         self.make_ahead = true;
@@ -221,6 +240,12 @@ impl<D: Disk> Journal<D> {
         names: &[String],
     ) -> Result<(Self, Recovered), JournalError> {
         let pass = recover(&disk, names, &options, &mut |_, _, _| {})?;
+        if let Some(torn) = &pass.recovered.torn {
+            tracing::warn!(
+                file = %torn.path.display(), offset = torn.offset, entries = ?torn.entries, bytes = ?torn.bytes,
+                "the journal ends with an incomplete frame, which is dropped: its sync never returned"
+            );
+        }
         if fresh && (pass.recovered.records > 0 || pass.segments.len() > 1) {
             return Err(JournalError::Corrupt {
                 path: disk.path("../IDENTITY"),

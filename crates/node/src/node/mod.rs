@@ -19,7 +19,7 @@ use crate::clock::Clock;
 use crate::gateway::{Durability, Gateway, KeyspaceView, Login, NodeView};
 use crate::grpc;
 use crate::http;
-use crate::journal::{Expect, JournalError};
+use crate::journal::{DataDirectory, Expect, JournalError};
 use crate::limits::{Limits, open_files};
 use crate::metrics::{KeyspaceMetrics, NodeMetrics};
 use crate::network;
@@ -199,9 +199,7 @@ impl Node {
         let loaded = files.load()?;
         let users = users(&deployment, &me)?;
         let audit = deployment.security().audit.as_ref().map(|files| files.of(&me));
-        let unfit = |path: &Path, cause: String| StartError::Audit { path: path.to_owned(), cause };
-        let opened = audit.as_deref().map(|path| audit::open(path).map_err(|cause| unfit(path, cause)));
-        let opened = opened.transpose()?;
+        let opened = audit.as_deref().map(open_audit).transpose()?;
         let http = config.sockets.http.take().map(http::start).transpose()?;
         let Recovered { journal, snapshots, processes, incarnation, births } =
             recover(&config, &deployment, &keyspaces, &waker)?;
@@ -209,13 +207,15 @@ impl Node {
         let metrics = Arc::new(NodeMetrics {
             keyspaces: keyspaces.served.iter().map(|served| Arc::clone(&served.metrics)).collect(),
             journal: Arc::clone(&journal_metrics),
+            snapshots: snapshots.metrics(),
             ..NodeMetrics::default()
         });
         let board = Arc::new(Board::new(Arc::clone(&metrics)));
 
         let start = |opened: audit::Opened| opened.start(&me.name, Arc::clone(&metrics.audit));
         let started = opened.map(start).transpose().map_err(|cause| {
-            unfit(audit.as_deref().unwrap_or(Path::new("")), format!("cannot be written: {cause}"))
+            let path = audit.clone().unwrap_or_default();
+            StartError::Audit { path, cause: format!("cannot be written: {cause}") }
         })?;
         let (audit, keeper) = started.unzip();
 
@@ -424,7 +424,7 @@ impl Node {
 }
 
 /// What keeps a node from starting on this data directory, which exists, and under this deployment, as far as that can be told
-/// without opening it; else whether it has run there before. Nothing is changed.
+/// without reading all of its journal; else whether it has run there before. Nothing is changed.
 ///
 /// # Errors
 /// As of [`Node::start`].
@@ -441,26 +441,39 @@ pub fn examine(
     for keyspace in deployment.keyspaces() {
         keyspaces.add(deployment, keyspace, me, region, protocols)?;
     }
-    layout::examine(data, deployment, &keyspaces.lasting)?;
+    let open = DataDirectory::is_locked(data)?;
+    recovery::check(data, deployment, node, &keyspaces.lasting, used, open)?;
     Ok(used)
+}
+
+/// What keeps a node that does not run from writing its audit log; else where that is, if it is to have one. None is made.
+///
+/// # Errors
+/// As of [`Node::start`].
+pub fn audit_log(deployment: &Deployment, node: NodeId) -> Result<Option<PathBuf>, StartError> {
+    let Some(files) = &deployment.security().audit else { return Ok(None) };
+    let path = files.of(deployment.node(node));
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let may = rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK;
+    // Opening it would make it, but where the folder lets this user make nothing.
+    if path.exists() || rustix::fs::access(folder, may).is_err() {
+        open_audit(&path)?;
+    }
+    Ok(Some(path))
+}
+
+fn open_audit(path: &Path) -> Result<audit::Opened, StartError> {
+    audit::open(path).map_err(|cause| StartError::Audit { path: path.to_owned(), cause })
 }
 
 /// Reads what a node reads at its start beside the deployment file and its data: certificates, keys, users. When each
 /// certificate runs out, by its name, in seconds since 1970.
 ///
 /// # Errors
-/// What keeps the node from starting; or the certificate that it shows to its peers is none that they take from it.
+/// What keeps the node from starting.
 pub fn credentials(deployment: &Deployment, node: NodeId) -> Result<Vec<(&'static str, u64)>, StartError> {
     let me = deployment.node(node);
-    let files = files(deployment, me);
-    let loaded = files.load()?;
-    if let Some(peer) = &files.peer {
-        let shown = crate::security::certificates(&peer.cert)?;
-        crate::security::check_peer(&shown, node, deployment.cluster_id()).map_err(|cause| {
-            let cause = format!("{cause}, so peers refuse it; `isochrone cert` makes one for each node");
-            SecurityError::Unfit { path: peer.cert.clone(), cause }
-        })?;
-    }
+    let loaded = files(deployment, me).load()?;
     users(deployment, me)?;
     Ok(loaded.expiries.named().collect())
 }
@@ -471,6 +484,7 @@ fn files(deployment: &Deployment, me: &isochrone_core::deployment::Node) -> File
     Files {
         peer: security.peer.as_ref().map(|files| files.of(me)),
         client: security.client.as_ref().map(|files| files.of(me)),
+        name: crate::security::peer_name(me.id, deployment.cluster_id()),
     }
 }
 

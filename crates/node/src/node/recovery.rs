@@ -1,12 +1,13 @@
 //! Bringing the processes of a node back from its data directory.
 
-use super::{Keyspaces, NodeConfig, StartError, layout, system_random};
+use super::layout::{self, Layout};
+use super::{Keyspaces, NodeConfig, StartError, system_random};
 use crate::births::Births;
 use crate::hosted::Hosted;
-use crate::journal::{DataDirectory, Fsync, JournalError, JournalOptions, JournalThread, StreamId};
+use crate::journal::{DataDirectory, Fsync, JournalError, JournalOptions, JournalThread, Position, StreamId};
 use crate::snapshots::{SnapshotThread, Start};
 use isochrone_core::deployment::Deployment;
-use isochrone_core::{Blob, Identity, NodeId};
+use isochrone_core::{Blob, Identity, Lasting, NodeId};
 use mio::Waker;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -39,18 +40,17 @@ pub(super) fn recover(
     if bytes > LARGE {
         tracing::info!(bytes, data = %config.data.display(), "reading the journal; clients are refused meanwhile");
     }
+    let used = !directory.fresh();
+    let layout = check(&config.data, deployment, config.node, &keyspaces.lasting, used, false)?;
     let mut start = Start::open(directory, options)?;
-    let layout = layout::examine(&config.data, deployment, &keyspaces.lasting)?;
     let incarnation = start.incarnation();
     let mut random = system_random()?;
-    let mut used = false;
     let mut processes: BTreeMap<StreamId, Box<dyn Hosted>> = BTreeMap::new();
     for placement in &keyspaces.placements {
         let identity = Identity { process: placement.id, incarnation: process_incarnation(incarnation, 0) };
         let mut process = (placement.open)(identity, random.fork());
         let stream = StreamId(placement.id.to_u64());
         if let Some(found) = start.snapshot(stream)? {
-            used = true;
             for chunk in found.chunks {
                 let chunk: Blob = chunk?;
                 process.restore(chunk).map_err(|error| StartError::Recovery {
@@ -62,22 +62,16 @@ pub(super) fn recover(
         processes.insert(stream, process);
     }
     let (mut failed, mut orphans) = (None, 0u64);
-    start.replay(|stream, record| {
-        used = true;
-        match processes.get_mut(&stream) {
-            Some(process) => {
-                if let Err(error) = process.replay(record) {
-                    failed.get_or_insert((process.identity().process, error.to_string()));
-                }
+    start.replay(|stream, record| match processes.get_mut(&stream) {
+        Some(process) => {
+            if let Err(error) = process.replay(record) {
+                failed.get_or_insert((process.identity().process, error.to_string()));
             }
-            None => orphans += 1,
         }
+        None => orphans += 1,
     })?;
     if let Some((process, cause)) = failed {
         return Err(StartError::Recovery { process, cause });
-    }
-    if used && let Some(error) = layout.missing(&config.data).or_else(|| Births::missing(&config.data)) {
-        return Err(error);
     }
     layout.keep(&config.data)?;
     let births = Births::open(&config.data, config.node, incarnation, &mut random)?;
@@ -101,6 +95,35 @@ pub(super) fn recover(
     let journal = JournalThread::start(journal, wake(waker))?;
     let snapshots = SnapshotThread::start(store, journal.mark(), wake(waker))?;
     Ok(Recovered { journal, snapshots, processes: processes.into_values().collect(), incarnation, births })
+}
+
+/// What keeps a node from starting on its data directory, as far as that can be told before all of the journal is read; else what
+/// the directory is to remember. Nothing is changed. `used` says whether the node has run there, `open` whether a node has it
+/// open now: its journal, which moves, is left alone then, and was found sound when that node started.
+pub(super) fn check(
+    data: &Path,
+    deployment: &Deployment,
+    node: NodeId,
+    lasting: &[Lasting],
+    used: bool,
+    open: bool,
+) -> Result<Layout, StartError> {
+    let layout = layout::examine(data, deployment, lasting)?;
+    if !used {
+        return Ok(layout);
+    }
+    let mut holds = open;
+    if !open {
+        let newest = DataDirectory::newest(data, deployment.cluster_id(), node.0);
+        let newest = newest.map_err(|error| named(error, deployment))?;
+        Births::check(data, node, &newest)?;
+        // A first start may have been cut short before it wrote what is looked for below.
+        holds = newest.last > Position::ZERO;
+    }
+    match layout.missing(data).or_else(|| Births::missing(data)) {
+        Some(error) if holds => Err(error),
+        _ => Ok(layout),
+    }
 }
 
 /// Whether this node has run in the data directory, which exists, or nobody has.

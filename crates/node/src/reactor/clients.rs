@@ -1,7 +1,7 @@
 //! Client listeners, connections and sessions, and the thread that checks passwords.
 
 use super::slab::Slab;
-use super::verifier::{Asker, Party, Verdict, Verifier};
+use super::verifier::{Asker, Claim, Party, Verdict, Verifier};
 use super::{Kind, Origins, token};
 use crate::clock::Clock;
 use crate::gateway::{
@@ -32,12 +32,10 @@ const READS_PER_TURN: usize = 2;
 /// Bytes that are read at once from who has closed its end while others wait for room: somebody whose answers come back undelivered
 /// costs no more than these.
 const SIP: usize = 512;
-/// Wrong passwords from one network after which each further answer is delayed.
-const FAILURES_FREE: u32 = 5;
-/// By how much.
+/// Bytes that all clients together may leave unread, or [`FLOODED`] times what one may have unsent, where that is more.
+const UNREAD_MAX: usize = 1 << 30;
+/// By how much answers to logins are delayed where many passwords were wrong.
 const FAILURE_DELAY: Span = Span::from_secs(1);
-/// Networks whose failures are remembered.
-const FAILURE_TABLE: usize = 1024;
 
 /// A socket that clients connect to, and the keyspace that they begin in.
 pub struct ClientListener {
@@ -64,6 +62,9 @@ pub(crate) struct Clients {
     pub(crate) hub: Hub,
     /// Where each connection stands, by its number.
     places: BTreeMap<u64, usize>,
+    /// Bytes that they have not taken, all together, and how many that may be.
+    unread: usize,
+    unread_max: usize,
     limits: Limits,
     keyspaces: Vec<KeyspaceView>,
     /// For each keyspace, the process here that takes its commands.
@@ -86,7 +87,6 @@ pub(crate) struct Clients {
     late: VecDeque<(Instant, Asker, bool)>,
     /// Verdicts for calls, to be told by the loop.
     pub(crate) verdicts_of_calls: Vec<(Party, bool)>,
-    failures: BTreeMap<IpAddr, u32>,
 }
 
 struct Connection {
@@ -103,6 +103,10 @@ struct Connection {
     /// Nothing more is to be read.
     ended: bool,
     in_flight: u32,
+    /// Its part of [`Clients::unread`].
+    unread: usize,
+    /// When it last took some of that, or when there was first some to take.
+    took: Instant,
 }
 
 /// Who an answer goes to.
@@ -152,6 +156,7 @@ impl Clients {
         let mut hub = Hub::default();
         hub.users = users;
         let parked = keyspaces.iter().map(|_| VecDeque::new()).collect();
+        let unread_max = limits.output_bytes.saturating_mul(FLOODED).max(UNREAD_MAX);
         Clients {
             listeners,
             missed: BTreeSet::new(),
@@ -161,6 +166,8 @@ impl Clients {
             counters: Counters::default(),
             hub,
             places: BTreeMap::new(),
+            unread: 0,
+            unread_max,
             limits,
             keyspaces,
             hosts,
@@ -176,7 +183,6 @@ impl Clients {
             verifier,
             late: VecDeque::new(),
             verdicts_of_calls: Vec::new(),
-            failures: BTreeMap::new(),
         }
     }
 
@@ -322,6 +328,8 @@ impl Clients {
                 dirty: false,
                 ended: false,
                 in_flight: 0,
+                unread: 0,
+                took: now,
             });
         }
     }
@@ -360,12 +368,32 @@ impl Clients {
         else {
             return;
         };
-        let Some(from) = self.views.get(&connection.number).map(|view| view.address.ip()) else { return };
-        if self.verifier.is_long(from) && self.verifier.leave(connection.number, from) {
+        let number = connection.number;
+        let Some(from) = self.views.get(&number).map(|view| view.address.ip()) else { return };
+        if self.verifier.is_long(from)
+            && self.leave(number, from)
+            && let Some(connection) = self.connections.get(index)
+        {
             connection.in_flight = connection.in_flight.saturating_sub(1);
             connection.ended = true;
             self.mark(index);
         }
+    }
+
+    /// A connection waits no more for its password to be checked. Whether it did. Who goes before the answer counts as who has
+    /// guessed wrong, unless that is known and was counted.
+    fn leave(&mut self, connection: u64, from: IpAddr) -> bool {
+        let claim = self.verifier.leave(connection, from);
+        if claim.as_ref().is_some_and(|claim| claim.known.is_none()) {
+            self.fail(from);
+        }
+        claim.is_some()
+    }
+
+    /// A password from this address was wrong.
+    fn fail(&mut self, from: IpAddr) {
+        self.counters.login_failures += 1;
+        self.hub.users.failures.add(from);
     }
 
     /// Whether there is something that could be done at once.
@@ -545,32 +573,31 @@ impl Clients {
             self.look_again(index);
         }
         // Old failures are forgiven a little at a time.
-        if self.failures.len() > FAILURE_TABLE / 2 {
-            self.failures.pop_first();
-        }
+        self.hub.users.failures.fade();
         self.counters.logins_waiting = self.verifier.waiting() as u64;
         self.counters.login_checks = self.verifier.checks();
     }
 
-    /// Hands verdicts on passwords to those who wait for them.
-    fn verdicts(&mut self, shard: &mut Shard, origins: &mut Origins, now: Instant) {
-        while let Some(Verdict { asker, from, accepted }) = self.verifier.next(now) {
-            let mut due = now;
+    /// Takes the verdicts on passwords that there are.
+    fn hear(&mut self, now: Instant) {
+        while let Some(Verdict { asker, from, accepted, known }) = self.verifier.next(now) {
+            if !accepted && !known {
+                self.fail(from);
+            }
+            let failures = &mut self.hub.users.failures;
+            let due = if failures.delay(from) { now + FAILURE_DELAY } else { now };
             if accepted {
-                self.failures.remove(&from);
-            } else {
-                self.counters.login_failures += 1;
-                if self.failures.len() >= FAILURE_TABLE && !self.failures.contains_key(&from) {
-                    self.failures.pop_first();
-                }
-                let failures = self.failures.entry(from).or_default();
-                *failures = failures.saturating_add(1);
-                if *failures >= FAILURES_FREE {
-                    due = now + FAILURE_DELAY;
-                }
+                // At once: who does not wait for so long may come again.
+                failures.forgive(from);
+                self.verifier.trust(from);
             }
             self.late.push_back((due, asker, accepted));
         }
+    }
+
+    /// Hands verdicts on passwords to those who wait for them.
+    fn verdicts(&mut self, shard: &mut Shard, origins: &mut Origins, now: Instant) {
+        self.hear(now);
         let mut waiting = VecDeque::new();
         for (due, to, accepted) in std::mem::take(&mut self.late) {
             match to {
@@ -595,12 +622,19 @@ impl Clients {
         for index in std::mem::take(&mut self.dirty) {
             let Some(connection) = self.connections.get(index) else { continue };
             connection.dirty = false;
-            let sent = connection.stream.flush();
             let number = connection.number;
-            if let (Ok(sent), Some(view)) = (&sent, self.views.get_mut(&number)) {
-                view.traffic.1 += *sent as u64;
-                self.counters.traffic.1 += *sent as u64;
+            let soft = self.limits.output_bytes;
+            let clogged = connection.stream.unsent() > soft;
+            let sent = self.send(index, now);
+            let flows = self.connections.get(index).is_some_and(|it| it.stream.unsent() <= soft);
+            if clogged && flows {
+                // It goes on with what it has held back, and with what it has not read.
+                self.call(index, shard, origins, now, |session, context, out, requests| {
+                    session.tick(context, out, requests);
+                });
+                self.look_again(index);
             }
+            let Some(connection) = self.connections.get(index) else { continue };
             let unsent = connection.stream.unsent();
             // The session has had its chance to do something about it.
             let flooded = unsent > self.limits.output_bytes.saturating_mul(FLOODED);
@@ -612,7 +646,8 @@ impl Clients {
             let mute = done && connection.stream.handshaking();
             let dead = sent.is_err() || flooded || mute;
             // Whoever has closed its own end may still read what it asked for.
-            let awaits = connection.in_flight > 0 || self.hub.is_owed(number);
+            let awaits =
+                connection.in_flight > 0 || connection.session.holds() > 0 || self.hub.is_owed(number);
             let owed = connection.ended && awaits;
             if dead || (done && connection.stream.flushed() && !owed) {
                 self.end(index, registry);
@@ -621,16 +656,74 @@ impl Clients {
     }
 
     fn end(&mut self, index: usize, registry: &Registry) {
-        if let Some(mut connection) = self.connections.remove(index) {
-            connection.stream.close();
+        if let Some(mut connection) = self.remove(index) {
             connection.stream.deregister(registry);
-            let view = self.views.remove(&connection.number);
-            self.places.remove(&connection.number);
-            self.hub.leave(connection.number);
-            // What it has asked goes on, and takes the room that it takes.
-            if let Some(view) = view.filter(|_| connection.in_flight > 0) {
-                self.verifier.leave(connection.number, view.address.ip());
+        }
+    }
+
+    /// Ends a connection. Its socket is closed with it.
+    fn remove(&mut self, index: usize) -> Option<Connection> {
+        let mut connection = self.connections.remove(index)?;
+        connection.stream.close();
+        self.unread -= connection.unread;
+        let view = self.views.remove(&connection.number);
+        self.places.remove(&connection.number);
+        self.hub.leave(connection.number);
+        // What it has asked goes on, and takes the room that it takes.
+        if let Some(view) = view.filter(|_| connection.in_flight > 0) {
+            self.leave(connection.number, view.address.ip());
+        }
+        Some(connection)
+    }
+
+    /// Sends what a connection takes; how many bytes went.
+    fn send(&mut self, index: usize, now: Instant) -> io::Result<usize> {
+        let Some(connection) = self.connections.get(index) else { return Ok(0) };
+        let sent = connection.stream.flush();
+        if matches!(sent, Ok(1..)) {
+            connection.took = now;
+        }
+        if let (Ok(sent), Some(view)) = (&sent, self.views.get_mut(&connection.number)) {
+            view.traffic.1 += *sent as u64;
+            self.counters.traffic.1 += *sent as u64;
+        }
+        self.weigh(index, now);
+        sent
+    }
+
+    /// Counts anew what a connection has not taken.
+    fn weigh(&mut self, index: usize, now: Instant) {
+        let Some(connection) = self.connections.get(index) else { return };
+        let unread = connection.stream.unsent() + connection.session.holds();
+        if connection.unread == 0 {
+            connection.took = now;
+        }
+        self.unread = self.unread + unread - connection.unread;
+        connection.unread = unread;
+    }
+
+    /// Where all together have left too much unread, the one that has left most for longest is cut off, unless it takes some: who has just
+    /// taken some is reading, however much there is for it. What the session of one that takes some has kept is written with its next
+    /// tick, within 100 ms, since [`Clients::flush`] does not see that it was clogged.
+    fn relieve(&mut self, now: Instant) {
+        // The same for all, so that among those that have just taken some it is the one that has most.
+        const LEAST: Span = Span::from_millis(1);
+        let left = |connection: &Connection| {
+            let time = now.since(connection.took) + LEAST;
+            connection.unread as u128 * u128::from(time.as_nanos())
+        };
+        while self.unread > self.unread_max {
+            let all = self.connections.iter_mut().filter(|(_, connection)| connection.unread > 0);
+            let most = all.max_by_key(|(_, connection)| left(connection));
+            let Some((index, number, unread)) = most.map(|(index, most)| (index, most.number, most.unread))
+            else {
+                return;
+            };
+            if matches!(self.send(index, now), Ok(1..)) {
+                continue;
             }
+            self.counters.fell_behind("output", number, self.views.get(&number), unread, now);
+            drop(self.remove(index));
         }
     }
 
@@ -677,6 +770,8 @@ impl Clients {
         if connection.stream.unsent() > 0 || connection.session.closing() || connection.ended {
             self.mark(index);
         }
+        self.weigh(index, now);
+        self.relieve(now);
         for request in requests.drain(..) {
             let to = Recipient { index, connection: number, request: request.id };
             if let Err(outcome) = self.take_up(to, request.ask, shard, origins, now) {
@@ -703,12 +798,17 @@ impl Clients {
         now: Instant,
     ) -> bool {
         // Off, or deleted: whoever comes back under that name is not known.
-        if !self.hub.users.admits(&user) {
+        if !self.hub.users.admits(&user, false) {
             self.verifier.forget(&user);
         }
-        let taken = self.verifier.ask(asker, from, user, password, now);
+        let known = self.hub.users.judge(&user, password.expose()).known();
+        let suspect = self.hub.users.failures.delay(from);
+        let taken = self.verifier.ask(Claim { asker, user, password, known }, from, suspect, now);
         if !taken {
             *self.counters.limited.entry("login_checks").or_default() += 1;
+        } else if known == Some(false) {
+            // Not only with the verdict: who goes before it has guessed as well.
+            self.fail(from);
         }
         taken
     }
@@ -816,6 +916,206 @@ fn view(address: SocketAddr, local: SocketAddr, now: Instant) -> ClientView {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::redis::RedisGateway;
+    use crate::security;
+    use std::io::Read as _;
+    use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
+
+    const HERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1));
+
+    /// Clients of a node without keyspaces that has a user of the deployment file and one of an ACL file, and whose passwords the
+    /// test checks.
+    struct World {
+        clients: Clients,
+        asked: Receiver<(String, Secret)>,
+        verdict: Sender<bool>,
+        drawn: u64,
+    }
+
+    impl World {
+        fn new() -> World {
+            let rules = tempfile::NamedTempFile::new().unwrap();
+            std::fs::write(&rules, "user eve on >right ~* +@all\n").unwrap();
+            let users = Users::of(["app".to_owned()], Some(rules.path().to_owned())).unwrap();
+            let (queue, asked) = sync_channel(1);
+            let (verdict, done) = channel();
+            let verifier = Verifier::of(security::draw_key().unwrap(), 64, queue, done);
+            let clients = Clients::new(
+                Vec::new(),
+                Box::new(RedisGateway),
+                Limits::default(),
+                Vec::new(),
+                Vec::new(),
+                NodeView::default(),
+                verifier,
+                users,
+                Random::seeded(1),
+            );
+            World { clients, asked, verdict, drawn: 0 }
+        }
+
+        /// A connection says to be this user. Its number.
+        fn claim(&mut self, user: &str, password: &str) -> u64 {
+            self.drawn += 1;
+            let asker = Asker::Session(Recipient { index: 0, connection: self.drawn, request: 0 });
+            let password = Secret::new(password.into());
+            assert!(self.clients.verify(asker, HERE, user.to_owned(), password, Instant::ZERO));
+            self.drawn
+        }
+
+        /// The password that is being checked is found wrong, as any of an ACL file.
+        fn check(&mut self) {
+            self.asked.try_recv().expect("something to check");
+            self.verdict.send(false).unwrap();
+            self.clients.hear(Instant::ZERO);
+        }
+
+        /// The connections that are to be told, when, and what.
+        fn told(&mut self) -> Vec<(u64, Instant, bool)> {
+            let told = |(due, asker, accepted)| match asker {
+                Asker::Session(to) => (to.connection, due, accepted),
+                Asker::Calls(_) => (0, due, accepted),
+            };
+            self.clients.late.drain(..).map(told).collect()
+        }
+    }
+
+    #[test]
+    fn after_wrong_passwords_a_right_one_is_told_no_earlier_than_a_wrong_one() {
+        let (at_once, late) = (Instant::ZERO, Instant::ZERO + FAILURE_DELAY);
+        let mut world = World::new();
+        for guess in 1..=6 {
+            // From the fifth on.
+            world.claim("eve", "wrong");
+            // Once it guesses, what is known needs no check.
+            if guess < 6 {
+                world.check();
+            }
+            world.clients.hear(Instant::ZERO);
+            assert_eq!(world.told(), [(guess, if guess < 5 { at_once } else { late }, false)]);
+        }
+        assert_eq!(world.clients.counters.login_failures, 6);
+        let [wrong, right] = ["wrong", "right"].map(|password| world.claim("eve", password));
+        world.clients.hear(Instant::ZERO);
+        assert_eq!(world.told(), [(wrong, late, false), (right, late, true)]);
+        // It has forgiven them.
+        let after = world.claim("eve", "right");
+        world.check();
+        assert_eq!(world.told(), [(after, at_once, true)]);
+        assert_eq!(world.clients.counters.login_failures, 7);
+        // A pool that logs in without a failure waits for nothing but its first check.
+        for _ in 0..50 {
+            world.claim("app", "right");
+        }
+        world.asked.try_recv().expect("something to check");
+        world.verdict.send(true).unwrap();
+        world.clients.hear(Instant::ZERO);
+        let told = world.told();
+        assert_eq!(told.len(), 50);
+        assert!(told.iter().all(|(_, due, accepted)| *due == at_once && *accepted));
+    }
+
+    /// Says nothing.
+    struct Silent;
+
+    impl Session for Silent {
+        fn receive(&mut self, _: &[u8], _: &mut Context<'_>, _: &mut Vec<u8>, _: &mut Vec<Request>) {}
+
+        fn answer(&mut self, _: u64, _: Outcome, _: &mut Context<'_>, _: &mut Vec<u8>, _: &mut Vec<Request>) {
+        }
+
+        fn notify(&mut self, _: Notice, _: &mut Context<'_>, _: &mut Vec<u8>, _: &mut Vec<Request>) {}
+
+        fn tick(&mut self, _: &mut Context<'_>, _: &mut Vec<u8>, _: &mut Vec<Request>) {}
+
+        fn wants_input(&self) -> bool {
+            true
+        }
+
+        fn hang_up(&mut self, _: &mut Context<'_>, _: &mut Vec<u8>) -> bool {
+            false
+        }
+
+        fn closing(&self) -> bool {
+            false
+        }
+    }
+
+    #[test]
+    fn what_all_clients_leave_unread_is_bounded_and_who_leaves_most_is_cut_off() {
+        const MOST: usize = 16 << 20;
+        // The one that is told most.
+        const READER: usize = 8;
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let mut clients = World::new().clients;
+        clients.unread_max = MOST;
+        let mut ends = Vec::new();
+        for number in 0..9 {
+            ends.push(std::net::TcpStream::connect(address).unwrap());
+            let socket = listener.accept().unwrap().0;
+            socket.set_nonblocking(true).unwrap();
+            let socket = mio::net::TcpStream::from_std(socket);
+            clients.places.insert(number, clients.connections.next());
+            clients.views.insert(number, view(address, address, Instant::ZERO));
+            clients.connections.insert(Connection {
+                stream: Stream::accepted(socket, &Acceptor::Plain).unwrap(),
+                session: Box::new(Silent),
+                number,
+                queued: false,
+                held_up: false,
+                input: false,
+                dirty: false,
+                ended: false,
+                in_flight: 0,
+                unread: 0,
+                took: Instant::ZERO,
+            });
+        }
+        // The first is told little, seven others more than all may leave together, and the last, which reads, most.
+        let (mut told, mut read) = (0, 0);
+        for round in 0..24 {
+            let now = Instant::ZERO + Span::from_secs(round);
+            for index in 0..9 {
+                let Some(connection) = clients.connections.get(index) else { continue };
+                let bytes = match index {
+                    0 => 100,
+                    READER => 8 << 20,
+                    _ => (1 << 20) + index,
+                };
+                connection.stream.out().extend_from_slice(&vec![b'x'; bytes]);
+                clients.weigh(index, now);
+                clients.relieve(now);
+                assert!(clients.unread <= MOST, "{round}");
+            }
+            told += 8 << 20;
+            while read < told {
+                clients.send(READER, now).unwrap();
+                let unread = clients.connections.get(READER).expect("it reads").unread;
+                ends[READER].read_exact(&mut vec![0; told - unread - read]).unwrap();
+                read = told - unread;
+            }
+        }
+        let cut = clients.counters.limited.get("output").copied().unwrap_or(0);
+        assert!(cut > 0 && clients.len() as u64 == 9 - cut, "{cut}");
+        assert!(clients.places.contains_key(&0) && clients.connections.get(0).is_some());
+    }
+
+    #[test]
+    fn who_hangs_up_before_the_answer_has_guessed_wrong() {
+        let mut world = World::new();
+        for (user, failures) in [("eve", 500), ("app", 1_000)] {
+            for _ in 0..500 {
+                let connection = world.claim(user, "wrong");
+                world.clients.leave(connection, HERE);
+            }
+            // The first is being checked.
+            world.check();
+            assert_eq!(world.clients.counters.login_failures, failures);
+            assert_eq!(world.clients.verifier.waiting(), 0);
+        }
+        assert!(world.clients.hub.users.failures.delay(HERE));
+    }
 
     #[test]
     fn of_what_only_reads_nothing_is_unknown() {

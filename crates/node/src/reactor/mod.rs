@@ -235,6 +235,11 @@ impl Reactor {
     fn take_turns(&mut self, now: Instant) -> Result<(), Failure> {
         // A few times: what sessions ask on hearing an answer is part of this round, but not for ever.
         for _ in 0..4 {
+            if let Some(still) = self.shard.io().come_by() {
+                tracing::warn!(
+                    "this node stood still for {still}: it was stopped, suspended, without a processor, or busy with one command"
+                );
+            }
             let more = self.shard.turn()?;
             self.note_facts();
             if !self.answer(now) && !more {
@@ -249,7 +254,8 @@ impl Reactor {
         if !io.local.is_empty() || io.keeps() || self.clients.pending(&mut self.shard, &self.origins) {
             return Instant::ZERO;
         }
-        self.shard.next_deadline().min(self.peers.next_deadline()).min(self.next_tick)
+        let deadline = self.shard.next_deadline().min(self.peers.next_deadline()).min(self.next_tick);
+        deadline.min(self.clients.hub.counts_due())
     }
 
     fn dispatch(&mut self, now: Instant) {
@@ -481,7 +487,12 @@ impl Reactor {
     }
 
     fn write(&mut self, now: Instant) {
-        for news in self.clients.hub.take_news() {
+        let hub = &mut self.clients.hub;
+        if self.peers.reaches_another() {
+            hub.tell_counts_again();
+        }
+        hub.tell_counts(now);
+        for news in hub.take_news() {
             self.shard.io().outgoing.tell(&news);
         }
         let registry = self.poller.registry();
@@ -509,7 +520,8 @@ impl Reactor {
         let registry = self.poller.registry();
         self.peers.tick(now, self.shard.io().stamp, registry);
         let times = (now, self.clients.request_time());
-        self.origins.give_up(&mut self.shard, &mut self.clients, &mut self.reporter, times);
+        let (shard, clients, calls) = (&mut self.shard, &mut self.clients, &mut self.calls);
+        self.origins.give_up(shard, clients, calls, &mut self.reporter, times);
         self.clients.tick(&mut self.shard, &mut self.origins, now);
         self.clients.accept_missed(now, self.shard.io().stamp, registry);
         if self.gives_way.is_some_and(|at| at <= now) {
@@ -593,6 +605,7 @@ impl Origins {
         &mut self,
         shard: &mut Shard,
         clients: &mut Clients,
+        calls: &mut Calls,
         reporter: &mut Reporter,
         (now, patience): (Instant, Span),
     ) {
@@ -619,6 +632,7 @@ impl Origins {
                         self.waiting.insert(ticket, Origin::Call(pending));
                     } else {
                         shard.cancel(pending.of, ticket);
+                        calls.forget(&pending);
                     }
                     continue;
                 }

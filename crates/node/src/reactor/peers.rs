@@ -3,8 +3,8 @@
 use super::{Failure, Kind, token};
 use crate::births::{Births, Stranger};
 use crate::clock::Clock;
-use crate::hub::News;
-use crate::limits::Limits;
+use crate::hub::Heard;
+use crate::limits::{Limits, Lines};
 use crate::metrics::NodeMetrics;
 use crate::outgoing::Outgoing;
 use crate::poller::Ready;
@@ -58,7 +58,9 @@ pub(crate) struct Peers {
     /// When it was last said that the clock of a peer differs, where it does.
     warned: BTreeMap<NodeId, Instant>,
     /// What the connections of other nodes have told since they were last taken.
-    pub news: Vec<News>,
+    pub news: Vec<Heard>,
+    /// How many links had been made when that was last asked.
+    made: u64,
     inbound: Slab<Inbound>,
     /// Connections with more to read than one turn took.
     again: Vec<usize>,
@@ -69,6 +71,8 @@ pub(crate) struct Peers {
     generation: u64,
     /// The data directories of all, and their starts.
     births: Births,
+    /// Lines about connections that have not greeted.
+    strangers: Lines,
 }
 
 struct Inbound {
@@ -123,12 +127,14 @@ impl Peers {
             looked_up: BTreeMap::new(),
             warned: BTreeMap::new(),
             news: Vec::new(),
+            made: 0,
             inbound: Slab::default(),
             again: Vec::new(),
             full: false,
             missed: false,
             generation: 0,
             births,
+            strangers: Lines::default(),
         }
     }
 
@@ -222,7 +228,9 @@ impl Peers {
         let (hello, leaders, claimed) = (&self.hello, &mut self.leaders, &mut self.claimed);
         let (births, news) = (&mut self.births, &mut self.news);
         let (name, limits, links) = (&*self.name, &self.limits, &self.links);
-        let context = Reading { clock, hello, name, leaders, claimed, births, links, limits, news };
+        let emulation = self.emulation.as_ref();
+        let context =
+            Reading { clock, hello, name, leaders, claimed, births, links, emulation, limits, news };
         let outcome = context.read(inbound, shard, scratch);
         let outcome = outcome.and_then(|more| Ok((more, inbound.stream.flush()?)));
         if let Some(node) = inbound.node.filter(|_| known.is_none())
@@ -262,7 +270,7 @@ impl Peers {
             if changed.is_some()
                 && let Some(emulation) = &self.emulation
             {
-                link.emulate(emulation.get(self.hello.from, link.node), queue);
+                link.emulate(emulation.get(self.hello.from, link.node), queue, now);
             }
             let fresh = !queue.frames.is_empty() || !queue.urgent.is_empty();
             link.take(queue, now);
@@ -323,6 +331,11 @@ impl Peers {
     /// Ends greetings that take too long, looks at clocks, and takes who could not be taken.
     pub fn tick(&mut self, now: Instant, stamp: Stamp, registry: &Registry) {
         self.compare_clocks(now, stamp);
+        if let Some(more) = self.strangers.pass(now) {
+            tracing::warn!(
+                "{more} more connections to the peer port were refused or ended before they greeted"
+            );
+        }
         if std::mem::take(&mut self.missed) {
             self.accept(now, registry);
         }
@@ -371,6 +384,12 @@ impl Peers {
         Some(measured + emulated)
     }
 
+    /// Whether a link was made since this was last asked: its peer has not heard what others were told before.
+    pub fn reaches_another(&mut self) -> bool {
+        let made: u64 = self.links.values().map(|link| link.connects).sum();
+        std::mem::replace(&mut self.made, made) != made
+    }
+
     /// A peer's link has news.
     pub fn wake_link(
         &mut self,
@@ -414,15 +433,25 @@ impl Peers {
     fn end(&mut self, index: usize, registry: &Registry, why: &Broken) {
         let node = self.inbound.get(index).and_then(|inbound| inbound.node);
         let peer = node.and_then(|node| self.links.get(&node)).map_or("unknown", |link| &link.name);
+        // Whoever has not greeted may be anybody.
+        let told = node.is_some() || self.strangers.take();
         match why {
-            Broken::Io(_) | Broken::Closed => tracing::info!(peer, why = %why, "a peer's connection ended"),
+            Broken::Io(_) | Broken::Closed => {
+                if told {
+                    tracing::info!(peer, why = %why, "a peer's connection ended");
+                }
+            }
             Broken::Greeting(_) | Broken::Stranger { .. } => {
                 self.metrics.refused_greetings.fetch_add(1, Relaxed);
-                tracing::warn!(why = %why, "a connection to the peer port was refused");
+                if told {
+                    tracing::warn!(why = %why, "a connection to the peer port was refused");
+                }
             }
             Broken::Frame(_) | Broken::Message(_) | Broken::Unexpected => {
                 self.metrics.malformed_frames.fetch_add(1, Relaxed);
-                tracing::warn!(peer, why = %why, "a peer's connection was dropped");
+                if told {
+                    tracing::warn!(peer, why = %why, "a peer's connection was dropped");
+                }
             }
         }
         self.drop_inbound(index, registry);
@@ -432,6 +461,11 @@ impl Peers {
         if let Some(mut inbound) = self.inbound.remove(index) {
             let _ = inbound.stream.flush();
             inbound.stream.deregister(registry);
+            if let Some(node) = inbound.node
+                && !self.inbound.iter_mut().any(|(_, other)| other.node == Some(node))
+            {
+                self.news.push((node, None));
+            }
         }
         self.again.retain(|other| *other != index);
     }
@@ -456,8 +490,9 @@ struct Reading<'a> {
     claimed: &'a mut BTreeMap<(KeyspaceId, PartitionId), Instant>,
     births: &'a mut Births,
     links: &'a BTreeMap<NodeId, Link>,
+    emulation: Option<&'a Emulation>,
     limits: &'a Limits,
-    news: &'a mut Vec<News>,
+    news: &'a mut Vec<Heard>,
 }
 
 impl Reading<'_> {
@@ -486,15 +521,18 @@ impl Reading<'_> {
                         why => frame::refuse(stream.out(), &why.to_string()),
                     })?;
                     *node = Some(hello.from);
+                    self.news.push((hello.from, None));
                     frame::welcome(stream.out(), self.births.own());
                     Ok(())
                 }
-                (Frame::News(news), Some(_)) => {
-                    self.news.push(news);
+                (Frame::News(news), Some(peer)) => {
+                    self.news.push((peer, Some(news)));
                     Ok(())
                 }
                 (Frame::Ping(ping), Some(peer)) => {
-                    for (keyspace, partition, reign) in ping.leads {
+                    // What the emulated network cuts off says nothing here, although its pings come.
+                    let leads = if self.is_cut_off(peer) { Vec::new() } else { ping.leads };
+                    for (keyspace, partition, reign) in leads {
                         // Nobody tells of more groups than a cluster may have.
                         if self.leaders.len() >= LEADERS_MAX
                             && !self.leaders.contains_key(&(keyspace, partition))
@@ -518,6 +556,12 @@ impl Reading<'_> {
             })?;
         }
         Ok(true)
+    }
+
+    /// Whether the emulation cuts a peer off, in either direction.
+    fn is_cut_off(&self, peer: NodeId) -> bool {
+        let me = self.hello.from;
+        self.emulation.is_some_and(|emulation| emulation.get(peer, me).cut || emulation.get(me, peer).cut)
     }
 
     /// Whether this greeting is one of a peer's.
@@ -557,7 +601,8 @@ impl Reading<'_> {
         let me = self.name;
         if hello.to != mine.from {
             return Err(format!(
-                "this is node {me} of the cluster, you meant to reach {}; check the addresses in your deployment file",
+                "this is node {me} of the cluster, you meant to reach {}; check the addresses in your deployment file, and \
+                 whether it has the [[node]] sections in the same order as that of {me}: nodes are known by their places",
                 self.called(hello.to)
             ));
         }
@@ -583,6 +628,10 @@ mod tests {
     use super::*;
     use crate::transport::link::Told;
     use isochrone_core::Random;
+    use std::fmt::Debug;
+    use std::sync::Mutex;
+    use tracing::field::Field;
+    use tracing::{Event, Level, Metadata, Subscriber, span};
 
     #[test]
     fn who_does_not_greet_makes_room_for_who_comes_later() {
@@ -617,6 +666,71 @@ mod tests {
         // The one that has greeted, and the latest two.
         assert_eq!(left, [(None, at(3) + time), (None, at(4) + time), (Some(NodeId(1)), at(0) + time)]);
         assert_eq!(peers.metrics.refused_greetings.load(Relaxed), 2);
+    }
+
+    /// Keeps what would be in the log.
+    #[derive(Clone, Default)]
+    struct Log(Arc<Mutex<Vec<String>>>);
+
+    impl Subscriber for Log {
+        fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+            *metadata.level() <= Level::INFO
+        }
+
+        fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+            span::Id::from_u64(1)
+        }
+
+        fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+
+        fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+
+        fn event(&self, event: &Event<'_>) {
+            let mut line = String::new();
+            event.record(&mut |_: &Field, value: &dyn Debug| line += &format!("{value:?} "));
+            self.0.lock().unwrap().push(line);
+        }
+
+        fn enter(&self, _: &span::Id) {}
+
+        fn exit(&self, _: &span::Id) {}
+    }
+
+    #[test]
+    fn strangers_do_not_fill_the_log() {
+        let data = tempfile::tempdir().unwrap();
+        let births = Births::open(data.path(), NodeId(0), 1, &mut Random::seeded(1)).unwrap();
+        let (magic, version, life) = (MAGIC, VERSION, births.own().clone());
+        let (from, to) = (NodeId(0), NodeId(1));
+        let hello = Hello { magic, version, cluster_id: 1, cluster: "tests".to_owned(), from, to, life };
+        let listener = TcpListener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let address = listener.local_addr().unwrap();
+        let limits = Limits::default();
+        let late = Instant::ZERO + limits.handshake_time;
+        let mut peers =
+            Peers::new(hello, Some(listener), Acceptor::Plain, None, Arc::default(), limits, births);
+        let poll = mio::Poll::new().unwrap();
+        let log = Log::default();
+        tracing::subscriber::with_default(log.clone(), || {
+            let refused = |peers: &Peers| peers.metrics.refused_greetings.load(Relaxed);
+            for count in 1..=1_000 {
+                drop(std::net::TcpStream::connect(address).unwrap());
+                while peers.inbound.len() as u64 + refused(&peers) < count {
+                    peers.accept(Instant::ZERO, poll.registry());
+                }
+            }
+            for seconds in [0, 2] {
+                peers.tick(late + Span::from_secs(seconds), Stamp::ZERO, poll.registry());
+            }
+            assert_eq!(refused(&peers), 1_000);
+        });
+        let lines = log.0.lock().unwrap();
+        assert!(lines.len() < 50, "{}", lines.len());
+        let more =
+            lines.iter().filter_map(|line| line.split_once(" more connections")?.0.parse::<u64>().ok());
+        let (told, left_out): (Vec<u64>, u64) = (more.clone().collect(), more.sum());
+        assert!(!told.is_empty());
+        assert_eq!((lines.len() - told.len()) as u64 + left_out, 1_000, "{lines:?}");
     }
 
     #[test]

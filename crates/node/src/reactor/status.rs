@@ -90,8 +90,9 @@ pub struct KeyspaceStatus {
     /// Its replicas that this node can reach, itself included, and all of them; where the protocol chooses them, the
     /// nodes that it chooses from.
     pub reachable: (usize, usize),
-    /// Whether those are a majority in each partition; where the protocol chooses replicas, whether this node has heard of
-    /// late that each partition has a master that serves.
+    /// Whether those are a majority in each partition, and where nothing is served without a leader, whether each leader that this
+    /// node knows was heard of late; where the protocol chooses replicas, whether this node has heard of late that each
+    /// partition has a master that serves.
     pub ready: bool,
     /// How much this node has applied, as its metric of this name, where it has applied anything by a log.
     pub applied: Option<u64>,
@@ -129,6 +130,8 @@ pub struct PeerStatus {
     pub round_trip_ms: Option<f64>,
     /// By how much its wall clock is ahead of this node's, as if both ways took as long.
     pub clock_ahead_ms: Option<f64>,
+    /// Where there is no link, for how many seconds the peer was not heard of, or was tried in vain.
+    pub down_seconds: Option<u64>,
     /// Why there is no link.
     pub trouble: String,
     /// Bytes that wait for it.
@@ -242,6 +245,13 @@ const UNENDED: &str = "moves_unended";
 
 /// The name under which they tell how many moves from it they carry on themselves.
 const DRIVEN: &str = "moves_driven";
+
+/// Protocols that serve without their leader: it is needed for what is slow only.
+const SERVE_WITHOUT: [&str; 3] = ["domino", "fastpaxos", "sdpaxos"];
+
+/// Where nobody was heard to lead for so long, clients wait in vain: longer than a link takes to be found dead, and than another
+/// leader takes to be found where the parameters are those by default.
+const LEADERLESS: Span = Span::from_secs(10);
 
 /// The nodes of the replicas of a partition, and of which of several such sets.
 #[derive(Default)]
@@ -718,8 +728,17 @@ impl Reporter {
             status.ready = partitions().all(|partition| {
                 self.last_served(served, partition, peers).is_some_and(|last| now.since(last) < most)
             });
+        } else if !SERVE_WITHOUT.contains(&served.protocol) {
+            status.ready &= !partitions().any(|partition| self.misses_leader(served, partition, peers, now));
         }
         status
+    }
+
+    /// Whether another node led a partition when this one last heard of a leader or led itself, and that is long ago: it is away,
+    /// or at least nothing comes from it. Where none was ever heard of, nothing is missed.
+    fn misses_leader(&self, served: &Served, partition: PartitionId, peers: &Peers, now: Instant) -> bool {
+        self.leader(served, partition, peers).is_some_and(|node| node != self.me)
+            && self.last_served(served, partition, peers).is_some_and(|last| now.since(last) >= LEADERLESS)
     }
 
     /// The round trip to the nearest majority of the replicas, milliseconds.
@@ -737,7 +756,7 @@ impl Reporter {
         (*version > 0 || nodes.contains(&self.me) || **nodes != *served.nodes).then_some(nodes)
     }
 
-    /// When this node last heard that a partition has a master that serves.
+    /// When this node last heard that a partition has a leader, or a master that serves, or had it itself.
     fn last_served(&self, served: &Served, partition: PartitionId, peers: &Peers) -> Option<Instant> {
         let group = (served.id, partition);
         self.served.get(&group).max(peers.claimed.get(&group)).copied()
@@ -780,6 +799,7 @@ fn peer(
         connected: link.ready(),
         round_trip_ms: peers.round_trip(link.node).map(Span::as_millis_f64),
         clock_ahead_ms: peers.ahead(link.node, now, shard.io().stamp).map(|ahead| ahead as f64 / 1e6),
+        down_seconds: link.down.map(|since| now.since(since).as_nanos() / 1_000_000_000),
         trouble: link.trouble().to_owned(),
         queued_bytes: link.backlog(),
         connects: link.connects,
@@ -995,6 +1015,33 @@ mod tests {
         assert_eq!(note(members(1, &[0, 5, 4])), (false, 3, (1, 3)));
         assert_eq!(note(members(1, &[0])), (true, 1, (1, 1)));
         assert_eq!(note(members(1, &[5])), (false, 1, (0, 1)), "removed here, it counts the others");
+    }
+
+    #[test]
+    fn a_leader_that_is_silent_for_longer_than_a_failover_takes_is_missed() {
+        let at = |seconds| Instant::ZERO + Span::from_secs(seconds);
+        let group = (KEYSPACE, PartitionId(1));
+        for (protocol, missed) in [("some", true), ("fastpaxos", false)] {
+            let (mut reporter, mut peers) = (reporter(None), peers());
+            let served = &mut reporter.keyspaces[0];
+            // This node is a majority alone, whoever else is away.
+            (served.nodes, served.spares, served.protocol) = (vec![NodeId(0)], Vec::new(), protocol);
+            let ready = |reporter: &Reporter, peers: &Peers, now| stands(reporter, peers, at(now)).0;
+            assert!(ready(&reporter, &peers, 60), "nobody was heard to lead");
+            let mut claims = |reporter: &Reporter, reign, node, second| {
+                peers.leaders.insert(group, (reign, NodeId(node)));
+                peers.claimed.insert(group, at(second));
+                assert!(ready(reporter, &peers, second + 9), "another may be found");
+                assert_eq!(ready(reporter, &peers, second + 10), !missed);
+            };
+            claims(&reporter, 3, 1, 100);
+            claims(&reporter, 3, 1, 200);
+            claims(&reporter, 4, 2, 300);
+            // What this node leads itself, it need not hear.
+            let own = ProcessId { partition: PartitionId(1), ..process(0) };
+            reporter.note(own, &Fact::Leads { reign: 5 });
+            assert!(ready(&reporter, &peers, 400));
+        }
     }
 
     #[test]

@@ -3,10 +3,12 @@
 //! A check takes tens of milliseconds of a core and 19 MiB, so there is one at a time, beside the loop. Whoever asks
 //! meanwhile waits: networks take turns, so that a flood of wrong passwords from one costs the others a check each. A
 //! password that was right is remembered for a while, and lets in all who show it: a fleet of clients that comes back
-//! costs one check.
+//! costs one check. Whoever asks the verifier sees to it that a network that guesses is told nothing at once; and beyond
+//! some claims of it in a second each has its turn, also one of which a check tells nothing.
 
 use super::clients::Recipient;
 use crate::gateway::Secret;
+use crate::redis::acl::network;
 use crate::security::{self, Print};
 use isochrone_core::deployment::User;
 use isochrone_core::{Instant, Span};
@@ -14,13 +16,17 @@ use mio::Waker;
 use ring::hmac;
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, channel, sync_channel};
 
 /// How long a password that was found right needs no check.
 const REMEMBERED: Span = Span::from_secs(300);
+/// Where so many claims of one network wait, it may be that they are guesses.
+const FEW: usize = 5;
+/// Claims of a network that guesses, in a second, that need no check and have none.
+const EASED: u32 = 64;
 
 /// Who wants to know.
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]
@@ -41,14 +47,8 @@ pub(super) struct Verdict {
     /// The network that it came from.
     pub from: IpAddr,
     pub accepted: bool,
-}
-
-/// The addresses that one customer of a network has at hand: of version 6, as many as share 64 bits.
-pub(crate) fn network(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)).into(),
-        address => address,
-    }
+    /// Whether that was known before the check.
+    pub known: bool,
 }
 
 /// See the module's page.
@@ -69,13 +69,17 @@ pub struct Verifier {
     known: BTreeMap<String, (Print, Instant)>,
     verdicts: VecDeque<Verdict>,
     checks: u64,
+    /// By network that guesses, how many had no check in the second that began then.
+    eased: (Instant, BTreeMap<IpAddr, u32>),
 }
 
 /// Somebody says to be this user.
-struct Claim {
-    asker: Asker,
-    user: String,
-    password: Secret,
+pub(super) struct Claim {
+    pub asker: Asker,
+    pub user: String,
+    pub password: Secret,
+    /// Whether it is right, where that is known without a check. Then the check only takes the time that it takes.
+    pub known: Option<bool>,
 }
 
 /// What the thread is busy with.
@@ -84,6 +88,7 @@ struct Check {
     from: IpAddr,
     user: String,
     print: Print,
+    known: Option<bool>,
 }
 
 impl Verifier {
@@ -106,7 +111,8 @@ impl Verifier {
         Ok(Verifier::of(security::draw_key()?, line_max, queue, done))
     }
 
-    fn of(
+    /// With a thread that is at the other end of these.
+    pub(super) fn of(
         key: hmac::Key,
         line_max: usize,
         queue: SyncSender<(String, Secret)>,
@@ -123,6 +129,7 @@ impl Verifier {
             known: BTreeMap::new(),
             verdicts: VecDeque::new(),
             checks: 0,
+            eased: (Instant::ZERO, BTreeMap::new()),
         }
     }
 
@@ -132,27 +139,59 @@ impl Verifier {
     }
 
     /// Takes up a claim from this address: [`Verifier::next`] has a verdict in time. False where it is one of calls, and too
-    /// many wait already. A session is never refused: while it waits it sends nothing else.
+    /// many wait already. A session is never refused: while it waits it sends nothing else. Of a network that is `suspect`
+    /// what is known, right or wrong, has its verdict without a check, up to 64 in a second; else what is remembered, where few
+    /// wait.
     #[must_use]
-    pub(super) fn ask(
-        &mut self,
-        asker: Asker,
-        from: IpAddr,
-        user: String,
-        password: Secret,
-        now: Instant,
-    ) -> bool {
+    pub(super) fn ask(&mut self, claim: Claim, from: IpAddr, suspect: bool, now: Instant) -> bool {
         let from = network(from);
-        if self.remembers(&user, &password, now) {
-            self.verdicts.push_back(Verdict { asker, from, accepted: true });
+        let asker = claim.asker;
+        let known = claim.known.is_some();
+        let remembered = !known && self.remembers(&claim.user, &claim.password, now);
+        let few = self.lines.get(&from).is_none_or(|line| line.len() < FEW);
+        let unchecked = match suspect {
+            true => (known || remembered) && self.eases(from, now),
+            false => remembered && few,
+        };
+        if unchecked {
+            let accepted = claim.known.unwrap_or(true);
+            self.verdicts.push_back(Verdict { asker, from, accepted, known });
             return true;
         }
         if matches!(asker, Asker::Calls(_)) && self.is_long(from) {
             return false;
         }
-        self.lines.entry(from).or_default().push_back(Claim { asker, user, password });
+        self.lines.entry(from).or_default().push_back(claim);
         self.go_on();
         true
+    }
+
+    /// Whether one more of a network that guesses needs no check.
+    fn eases(&mut self, from: IpAddr, now: Instant) -> bool {
+        let (began, eased) = &mut self.eased;
+        if now.since(*began) >= Span::from_secs(1) {
+            *began = now;
+            eased.clear();
+        }
+        let count = eased.entry(from).or_default();
+        *count += 1;
+        *count <= EASED
+    }
+
+    /// A right password came from this network: who waits only for the time that a check takes waits no more.
+    pub(super) fn trust(&mut self, from: IpAddr) {
+        let Some(line) = self.lines.get_mut(&from) else { return };
+        let verdicts = &mut self.verdicts;
+        line.retain(|claim| {
+            let right = claim.known == Some(true);
+            if right {
+                verdicts.push_back(Verdict { asker: claim.asker, from, accepted: true, known: true });
+            }
+            !right
+        });
+        if line.is_empty() {
+            self.lines.remove(&from);
+        }
     }
 
     /// The next verdict, if there is one.
@@ -176,17 +215,16 @@ impl Verifier {
         self.lines.get(&network(from)).is_some_and(|line| line.len() >= self.line_max)
     }
 
-    /// A connection from this address waits no more. Whether it did.
-    pub(super) fn leave(&mut self, connection: u64, from: IpAddr) -> bool {
+    /// A connection from this address waits no more. Its claim, where it did: no verdict on it will come.
+    pub(super) fn leave(&mut self, connection: u64, from: IpAddr) -> Option<Claim> {
         let from = network(from);
-        let Some(line) = self.lines.get_mut(&from) else { return false };
-        let before = line.len();
-        line.retain(|claim| !matches!(claim.asker, Asker::Session(to) if to.connection == connection));
-        let waited = line.len() < before;
+        let line = self.lines.get_mut(&from)?;
+        let its = |claim: &Claim| matches!(claim.asker, Asker::Session(to) if to.connection == connection);
+        let claim = line.iter().position(its).and_then(|at| line.remove(at));
         if line.is_empty() {
             self.lines.remove(&from);
         }
-        waited
+        claim
     }
 
     /// Remembers nothing of this user.
@@ -213,10 +251,11 @@ impl Verifier {
     }
 
     fn checked(&mut self, accepted: bool, now: Instant) {
-        let Some(Check { asker, from, user, print }) = self.under_way.take() else { return };
+        let Some(Check { asker, from, user, print, known }) = self.under_way.take() else { return };
         self.checks += 1;
-        self.verdicts.push_back(Verdict { asker, from, accepted });
-        if accepted {
+        let right = known.unwrap_or(accepted);
+        self.verdicts.push_back(Verdict { asker, from, accepted: right, known: known.is_some() });
+        if accepted && known.is_none() {
             self.known.insert(user.clone(), (print, now + REMEMBERED));
             self.let_in(&user, now);
         }
@@ -228,9 +267,10 @@ impl Verifier {
         let mut lines = std::mem::take(&mut self.lines);
         lines.retain(|from, line| {
             line.retain(|claim| {
-                let known = claim.user == user && self.remembers(user, &claim.password, now);
+                let asks = claim.user == user && claim.known.is_none();
+                let known = asks && self.remembers(user, &claim.password, now);
                 if known {
-                    let verdict = Verdict { asker: claim.asker, from: *from, accepted: true };
+                    let verdict = Verdict { asker: claim.asker, from: *from, accepted: true, known: false };
                     self.verdicts.push_back(verdict);
                 }
                 !known
@@ -255,11 +295,11 @@ impl Verifier {
         if line.is_empty() {
             self.lines.remove(&from);
         }
-        let Some(Claim { asker, user, password }) = claim else { return };
+        let Some(Claim { asker, user, password, known }) = claim else { return };
         let print = self.print(&user, &password);
         // There is room for one; where the thread has ended, that is found when its verdict is asked for.
         let _ = self.queue.try_send((user.clone(), password));
-        self.under_way = Some(Check { asker, from, user, print });
+        self.under_way = Some(Check { asker, from, user, print, known });
     }
 }
 
@@ -290,6 +330,10 @@ mod tests {
         Asker::Session(Recipient { index: 0, connection, request: 1 })
     }
 
+    fn claim(asker: Asker, password: &str) -> Claim {
+        Claim { asker, user: "app".to_owned(), password: Secret::new(password.into()), known: None }
+    }
+
     impl World {
         fn new() -> World {
             let (queue, asked) = sync_channel(1);
@@ -299,15 +343,14 @@ mod tests {
         }
 
         fn ask(&mut self, connection: u64, from: &str, password: &str) {
-            let secret = Secret::new(password.into());
             let from = from.parse().unwrap();
-            assert!(self.verifier.ask(session(connection), from, "app".to_owned(), secret, self.now));
+            assert!(self.verifier.ask(claim(session(connection), password), from, false, self.now));
         }
 
         fn call(&mut self, password: &str) -> bool {
             let (from, secret) = (HERE.parse().unwrap(), Secret::new(password.into()));
             let party = (from, self.verifier.print("app", &secret));
-            self.verifier.ask(Asker::Calls(party), from, "app".to_owned(), secret, self.now)
+            self.verifier.ask(claim(Asker::Calls(party), password), from, false, self.now)
         }
 
         /// The connections that have verdicts.
@@ -389,8 +432,8 @@ mod tests {
         // The password of one user is not that of another.
         let from = HERE.parse().unwrap();
         let other = || ("other".to_owned(), Secret::new(b"secret".to_vec()));
-        let (user, password) = other();
-        assert!(world.verifier.ask(session(9), from, user, password, world.now));
+        let claim = Claim { user: "other".to_owned(), ..claim(session(9), "secret") };
+        assert!(world.verifier.ask(claim, from, false, world.now));
         world.check("secret");
         assert_eq!(world.told(), [(5, false)]);
         assert_eq!(world.asked.try_recv().ok(), Some(other()));
@@ -445,14 +488,61 @@ mod tests {
         for connection in 1..=3 {
             world.ask(connection, HERE, &format!("guess {connection}"));
         }
-        assert!(world.verifier.leave(2, HERE.parse().unwrap()));
-        assert!(!world.verifier.leave(1, HERE.parse().unwrap()), "it is being checked");
-        assert!(!world.verifier.leave(3, THERE.parse().unwrap()));
+        assert!(world.verifier.leave(2, HERE.parse().unwrap()).is_some());
+        assert!(world.verifier.leave(1, HERE.parse().unwrap()).is_none(), "it is being checked");
+        assert!(world.verifier.leave(3, THERE.parse().unwrap()).is_none());
         assert_eq!(world.check("secret"), "guess 1");
         assert_eq!(world.told(), [(1, false)]);
         assert_eq!(world.check("secret"), "guess 3");
         assert_eq!(world.told(), [(3, false)]);
         assert_eq!(world.verifier.waiting(), 0);
+    }
+
+    #[test]
+    fn of_a_network_that_guesses_what_is_known_needs_no_check_up_to_a_number() {
+        let mut world = World::new();
+        world.ask(1, HERE, "secret");
+        world.check("secret");
+        assert_eq!(world.told(), [(1, true)]);
+        let from = HERE.parse().unwrap();
+        let ask = |world: &mut World, connection, known| {
+            let claim = Claim { known, ..claim(session(connection), "secret") };
+            assert!(world.verifier.ask(claim, from, true, world.now));
+        };
+        for connection in (2..).step_by(3).take(22) {
+            ask(&mut world, connection, None);
+            ask(&mut world, connection + 1, Some(true));
+            ask(&mut world, connection + 2, Some(false));
+        }
+        // The last two are beyond the number, and wait for checks that tell nothing.
+        let told = world.told();
+        assert_eq!(told.len(), 64);
+        assert!(told.iter().all(|(connection, right)| (connection % 3 != 1) == *right));
+        world.check("another");
+        assert_eq!(world.told(), [(66, true)]);
+        world.check("another");
+        assert_eq!(world.told(), [(67, false)]);
+        // In the next second as many more; and once it is trusted, those that are right wait no more.
+        for connection in 100..170 {
+            ask(&mut world, connection, Some(true));
+        }
+        assert_eq!(world.told(), []);
+        world.now = world.now + Span::from_secs(1);
+        for connection in 200..270 {
+            ask(&mut world, connection, Some(true));
+        }
+        assert_eq!(world.told().len(), 64);
+        world.verifier.trust(network(from));
+        assert_eq!(world.told().len(), 70 + 6 - 1, "all but the one that is being checked");
+        world.check("another");
+        assert_eq!(world.told(), [(100, true)]);
+        // What is remembered is not told at once where many wait of whom nothing is known yet.
+        for connection in 10..16 {
+            world.ask(connection, HERE, "guess");
+        }
+        world.ask(16, HERE, "secret");
+        world.ask(17, THERE, "secret");
+        assert_eq!(world.told(), [(17, true)]);
     }
 
     #[test]

@@ -23,6 +23,10 @@ pub(crate) fn subcommand(command: &str, name: &[u8]) -> Complaint {
     match ABSENT.iter().find(of_cluster) {
         // Clients of a cluster look for this text.
         Some(_) => Complaint::text("ERR This instance has cluster support disabled"),
+        // Some clients wait for its answer before all else, and show no more than that.
+        None if command == "client" && name.eq_ignore_ascii_case(b"tracking") => {
+            Complaint::text(format!("{} ({CACHING})", Complaint::unknown_subcommand(command, name)))
+        }
         None => Complaint::unknown_subcommand(command, name),
     }
 }
@@ -32,7 +36,6 @@ const fn row(group: Group, name: &'static str, why: &'static str) -> Absent {
 }
 
 const CLUSTER: &str = "there is no Redis Cluster: every node takes every key";
-const SHARD_CHANNELS: &str = "there are no shard channels without Redis Cluster";
 const CACHING: &str = "there is no client-side caching";
 const PAUSE: &str = "one node cannot hold the others still";
 const MODULES: &str = "never: no code is loaded";
@@ -104,11 +107,6 @@ pub(crate) static ABSENT: &[Absent] = &[
     row(Group::Cluster, "cluster|shards", CLUSTER),
     row(Group::Cluster, "cluster|slaves", CLUSTER),
     row(Group::Cluster, "cluster|slots", CLUSTER),
-    row(Group::PubSub, "pubsub|shardchannels", SHARD_CHANNELS),
-    row(Group::PubSub, "pubsub|shardnumsub", SHARD_CHANNELS),
-    row(Group::PubSub, "spublish", SHARD_CHANNELS),
-    row(Group::PubSub, "ssubscribe", SHARD_CHANNELS),
-    row(Group::PubSub, "sunsubscribe", SHARD_CHANNELS),
     row(Group::Scripting, "eval_ro", READ_ONLY_SCRIPTS),
     row(Group::Scripting, "evalsha_ro", READ_ONLY_SCRIPTS),
     row(Group::Scripting, "fcall", INTERPRETER),
@@ -129,3 +127,16 @@ pub(crate) static ABSENT: &[Absent] = &[
     row(Group::HyperLogLog, "pfdebug", BUILDERS),
     row(Group::HyperLogLog, "pfselftest", BUILDERS),
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tracking_is_unknown_and_why_is_told() {
+        let told = |name: &[u8]| subcommand("client", name).to_string();
+        let unknown = "ERR unknown subcommand 'TRACKING'. Try CLIENT HELP.";
+        assert_eq!(told(b"TRACKING"), format!("{unknown} (there is no client-side caching)"));
+        assert_eq!(told(b"PAUSE"), "ERR unknown subcommand 'PAUSE'. Try CLIENT HELP.");
+    }
+}

@@ -114,6 +114,10 @@ fn key_specifications(spec: &Spec, reply: &mut Reply<'_>) {
             // Counted from the first key here, from the end where negative.
             range(reply, first, if last < 0 { last } else { last - first }, step);
         }
+        Keys::ShardChannels { last } => {
+            reply.set(1);
+            range(reply, 1, if last < 0 { last } else { last - 1 }, 1);
+        }
         Keys::Streams => {
             reply.set(1);
             // Behind the group, where there is one.
@@ -152,7 +156,12 @@ fn begin(spec: &Spec, index: i32, reply: &mut Reply<'_>) {
     reply.bulk(b"flags");
     // Nobody knows what a script does with its keys.
     let written = spec.is(flag::WRITE) || spec.group == Group::Scripting;
-    names(if written { &["RW"] } else { &["RO"] }, reply);
+    let flags = match spec.keys {
+        Keys::ShardChannels { .. } => "not_key",
+        _ if written => "RW",
+        _ => "RO",
+    };
+    names(&[flags], reply);
     reply.bulk(b"begin_search");
     reply.map(2);
     reply.bulk(b"type");
@@ -268,7 +277,7 @@ pub(crate) fn get_keys(_: &mut State, args: Args<'_>, _: &mut Context<'_>, reply
         Err(_) => (None, false),
     };
     let spec = spec.ok_or(Complaint::text("ERR Invalid command specified"))?;
-    if spec.keys == Keys::None {
+    if matches!(spec.keys, Keys::None | Keys::ShardChannels { .. }) {
         return Err(Complaint::text("ERR The command has no key arguments"));
     }
     if !fits {

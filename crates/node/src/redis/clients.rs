@@ -95,7 +95,7 @@ impl Kind {
     }
 
     fn fits(self, number: u64, hub: &Hub) -> bool {
-        let subscribed = hub.counts(number) != (0, 0);
+        let subscribed = hub.counts(number) != [0; 3];
         match self {
             Kind::Normal => !subscribed,
             Kind::Subscriber => subscribed,
@@ -111,14 +111,14 @@ pub(crate) fn end(number: u64, state: &mut State, hub: &mut Hub) {
 
 /// A connection as CLIENT LIST shows it.
 pub(crate) fn line(text: &mut String, number: u64, client: &ClientView, now: Instant, hub: &Hub) {
-    let (channels, patterns) = hub.counts(number);
+    let [channels, patterns, shards] = hub.counts(number);
     let mut flags = String::new();
     let (queued, watched) = client.transaction;
     let waits = client.waits && hub.waits(number);
     let unblocked = waits && hub.unblocked(number).is_some();
     for (is, flag) in [
         (hub.monitors(number), 'O'),
-        (channels + patterns > 0, 'P'),
+        (channels + patterns + shards > 0, 'P'),
         (queued.is_some(), 'x'),
         (waits && !unblocked, 'b'),
         (unblocked, 'u'),
@@ -134,7 +134,7 @@ pub(crate) fn line(text: &mut String, number: u64, client: &ClientView, now: Ins
     // Writing to a string cannot fail.
     let _ = writeln!(
         text,
-        "id={number} addr={} laddr={} fd=-1 name={} age={} idle={} flags={} db={} sub={} psub={} ssub=0 \
+        "id={number} addr={} laddr={} fd=-1 name={} age={} idle={} flags={} db={} sub={} psub={} ssub={} \
          multi={} watch={watched} qbuf=0 qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem=0 tot-mem=0 \
          events=r cmd={} user={} redir=-1 resp={} lib-name={} lib-ver={} tot-net-in={} tot-net-out={}",
         client.address,
@@ -146,6 +146,7 @@ pub(crate) fn line(text: &mut String, number: u64, client: &ClientView, now: Ins
         client.index,
         channels,
         patterns,
+        shards,
         queued.map_or(-1, |queued| queued as i64),
         if client.last_command.is_empty() { "NULL" } else { client.last_command },
         client.user,

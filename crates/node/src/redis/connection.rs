@@ -19,9 +19,10 @@ use super::steps::{self, Steps};
 use super::table;
 use super::transaction::{self, Queue, Watches};
 use crate::gateway::{Ask, ClientView, Context, Login, Outcome, Request, Session};
-use crate::hub::Notice;
+use crate::hub::{Notice, Topic};
 use isochrone_core::command::{Command, Operation, Response};
-use isochrone_core::{Footprint as _, Instant, KeyspaceId, Span, wire};
+use isochrone_core::{Blob, Footprint as _, Instant, KeyspaceId, Span, wire};
+use std::collections::BTreeMap;
 
 /// One connection of a Redis client.
 pub struct Connection {
@@ -65,7 +66,7 @@ pub(crate) struct State {
     hung_up: Option<u64>,
     /// The script that is carried out in steps. Nothing more is taken up before that is done.
     pub(crate) steps: Option<Steps>,
-    /// How many channels and patterns this connection has subscribed to.
+    /// How many channels, patterns and shard channels this connection has subscribed to.
     pub(crate) subscribed: usize,
     /// The name of the command in hand, or of the last one.
     pub(crate) last_command: &'static str,
@@ -88,6 +89,13 @@ pub(crate) struct State {
     put_off: bool,
     /// Since when more than `output_max` is unsent and hardly less has become of it, and how much it was then.
     clogged: Option<(Instant, usize)>,
+    /// Answers that came, when each did, while more than `output_max` was unsent: they are written when it is less. Of no more requests
+    /// than are under way. With each, what it was last counted as by [`owned`].
+    kept: BTreeMap<u64, (Instant, Outcome, usize)>,
+    /// All that these were counted as, in bytes.
+    kept_owned: usize,
+    /// The first that is to be counted anew with the next tick.
+    recount_from: u64,
 }
 
 /// What a connection may still do before login.
@@ -168,8 +176,9 @@ const TAKEN: usize = 64;
 /// How many answers of unknown size may be under way: each is taken to have this part of the soft limit.
 pub(crate) const EAGER: usize = 128;
 
-/// Answers may be unsent up to so many times the soft limit. Above the limit itself nothing more is asked, but how large the
-/// answers are to what was asked before, nobody knows until they come: a client that reads them is not to blame.
+/// Answers may be unsent up to so many times the soft limit. Above the limit itself nothing more is asked, and most answers to what
+/// was asked before are not written until it is read; but how large those are that cannot wait, nobody knows until they come: a
+/// client that reads them is not to blame.
 pub(crate) const FLOODED: usize = 16;
 
 impl Connection {
@@ -212,6 +221,9 @@ impl Connection {
                 work: 0,
                 put_off: false,
                 clogged: None,
+                kept: BTreeMap::new(),
+                kept_owned: 0,
+                recount_from: 0,
             },
         }
     }
@@ -231,6 +243,10 @@ impl Connection {
         requests: &mut Vec<Request>,
     ) {
         self.state.unsent = context.unsent + out.len() - before;
+        while let Some((id, (came, outcome))) = self.state.next_kept() {
+            self.state.answered(id, outcome, came, context, out);
+            self.state.unsent = context.unsent + out.len() - before;
+        }
         self.state.welcome(context);
         self.state.work = 0;
         while self.state.has_room() {
@@ -312,8 +328,10 @@ impl Session for Connection {
         let before = out.len();
         self.state.unsent = context.unsent;
         self.state.served(context, out);
-        if let Some(outcome) = self.state.heard(id, outcome, context, requests) {
-            self.state.answered(id, outcome, context, out);
+        if self.state.keeps(id, &outcome) {
+            self.state.keep(id, outcome, context.now);
+        } else if let Some(outcome) = self.state.heard(id, outcome, context, requests) {
+            self.state.answered(id, outcome, context.now, context, out);
         }
         self.advance(before, context, out, requests);
     }
@@ -366,6 +384,7 @@ impl Session for Connection {
     fn tick(&mut self, context: &mut Context<'_>, out: &mut Vec<u8>, requests: &mut Vec<Request>) {
         let before = out.len();
         context.hub.tick(context.now);
+        self.state.recount();
         self.state.served(context, out);
         let end = self.state.blocked.as_mut().and_then(|blocked| blocked.tick(context, requests));
         self.state.unblock(end, context, out);
@@ -437,7 +456,17 @@ impl Session for Connection {
     fn closing(&self) -> bool {
         self.state.closing || (self.state.quitting && self.state.pipeline.is_empty())
     }
+
+    fn holds(&self) -> usize {
+        // The number as well: what is shared counts as nothing, and has to be waited for all the same.
+        self.state.pipeline.ready() + self.state.kept_owned + self.state.kept.len()
+    }
 }
+
+/// Parts that an answer has at most of which each is looked at for whether somebody else holds it; and how many are looked at again in
+/// one tick, about: a millisecond.
+const PARTS_MAX: usize = 1_000;
+const RECOUNT_MAX: usize = 10_000;
 
 /// Steps that the requests of one connection take in a round, about: a millisecond or a few.
 pub(super) const WORK_MAX: usize = 200_000;
@@ -467,7 +496,11 @@ impl State {
         let hub = &context.hub;
         match spec.name {
             "publish" => hub.steps_to_publish(args.at(1)),
-            "pubsub|channels" => hub.channels().len() * (1 + args.at(2).len() / 8),
+            "pubsub|channels" => hub.steps_to_name(Topic::Channel) * (1 + args.at(2).len() / 8),
+            "pubsub|shardchannels" => hub.steps_to_name(Topic::Shard) * (1 + args.at(2).len() / 8),
+            "pubsub|numpat" => hub.steps_to_name(Topic::Pattern),
+            // A look-up of each here and in what each other node has told; of these there are a few.
+            "pubsub|numsub" | "pubsub|shardnumsub" => 8 * args.len(),
             "client|list" | "client|kill" => 16 * context.clients.len(),
             "info" | "command" | "command|docs" | "command|info" | "acl|list" => 4_096,
             _ => 0,
@@ -590,7 +623,7 @@ impl State {
             // Who waits is given first what was pushed before this in the pipeline.
             Action::Local(_) if spec.name == "client|unblock" && self.pipeline.waiting() > 0 => Step::Stalled,
             // Who hears of it finds what was written before it.
-            Action::Local(_) if spec.name == "publish" && self.pipeline.ordered() > 0 => Step::Stalled,
+            Action::Local(_) if pubsub::publishes(spec.name) && self.pipeline.ordered() > 0 => Step::Stalled,
             Action::Local(answer) => {
                 self.work = self.work.saturating_add(State::steps(spec, args, context));
                 self.local(spec, answer, args, context, sink.out);
@@ -950,7 +983,7 @@ impl State {
         let Some(outcome) = end else { return };
         let Some(blocked) = self.blocked.take() else { return };
         context.hub.unwait(self.number);
-        self.answered(blocked.id(), outcome, context, out);
+        self.answered(blocked.id(), outcome, context.now, context, out);
     }
 
     /// Ends what waits, with an error or as if its time were over; an attempt that is under way is waited for.
@@ -967,14 +1000,86 @@ impl State {
         let Some(syncing) = self.syncing.take() else { return };
         context.hub.unwait(self.number);
         let end = end.unwrap_or_else(|| syncing.end(false, context));
-        self.answered(syncing.id(), end, context, out);
+        self.answered(syncing.id(), end, context.now, context, out);
     }
 
-    /// An outcome has come.
-    fn answered(&mut self, id: u64, outcome: Outcome, context: &mut Context<'_>, out: &mut Vec<u8>) {
+    /// Whether an outcome has to wait until the client has read more of what it was answered. What it consists of is mostly shared with
+    /// the keyspace until then; the rest is what it counts as ([`owned`]). It has to be one that nothing follows from but its reply.
+    fn keeps(&self, id: u64, outcome: &Outcome) -> bool {
+        let long = matches!(
+            outcome,
+            Outcome::Done(
+                Response::Bulk(_)
+                    | Response::Array(_)
+                    | Response::Pairs(_)
+                    | Response::Map(_)
+                    | Response::Set(_)
+                    | Response::Scan { .. }
+                    | Response::Content(_)
+            )
+        );
+        let waited_for = self.finishing == Some(id)
+            || self.blocked.as_ref().is_some_and(|blocked| blocked.id() == id)
+            || self.syncing.as_ref().is_some_and(|syncing| syncing.id() == id)
+            || self.steps.as_ref().is_some_and(|steps| steps.id() == id);
+        let plain = |waiting: &Waiting| {
+            matches!(waiting.fills, Fills::Nothing)
+                && !matches!(waiting.shape, Shape::Login | Shape::Watch(_))
+        };
+        long && !waited_for && !self.may_write(id) && self.pipeline.awaited(id).is_some_and(plain)
+    }
+
+    /// Whether there is room for the reply to this request. For the one that others wait for there is also where they are many.
+    fn may_write(&self, id: u64) -> bool {
+        let before = if self.pipeline.is_next(id) { 0 } else { self.pipeline.ready() };
+        self.unsent + before <= self.output_max
+    }
+
+    fn keep(&mut self, id: u64, outcome: Outcome, now: Instant) {
+        let bytes = if let Outcome::Done(response) = &outcome { owned(response, &mut 0) } else { 0 };
+        self.kept_owned += bytes;
+        self.kept.insert(id, (now, outcome, bytes));
+    }
+
+    /// The oldest request whose answer was kept and may be written, and that answer.
+    fn next_kept(&mut self) -> Option<(u64, (Instant, Outcome))> {
+        let id = *self.kept.first_key_value().filter(|(id, _)| self.closing || self.may_write(**id))?.0;
+        let (came, outcome, bytes) = self.kept.remove(&id)?;
+        self.kept_owned -= bytes;
+        Some((id, (came, outcome)))
+    }
+
+    /// Counts anew what is kept: what a keyspace held as well it may have replaced or deleted. Where that would take long, the next tick
+    /// goes on.
+    fn recount(&mut self) {
+        let mut looked_at = 0;
+        for (id, (_, outcome, counted)) in self.kept.range_mut(std::mem::take(&mut self.recount_from)..) {
+            if looked_at >= RECOUNT_MAX {
+                self.recount_from = *id;
+                return;
+            }
+            let Outcome::Done(response) = outcome else { continue };
+            looked_at += 1;
+            if !is_long(response) {
+                let bytes = owned(response, &mut looked_at);
+                self.kept_owned = self.kept_owned + bytes - *counted;
+                *counted = bytes;
+            }
+        }
+    }
+
+    /// An outcome has come, at this time.
+    fn answered(
+        &mut self,
+        id: u64,
+        outcome: Outcome,
+        came: Instant,
+        context: &mut Context<'_>,
+        out: &mut Vec<u8>,
+    ) {
         let Some(waiting) = self.pipeline.take(id) else { return };
         if waiting.asked > Instant::ZERO {
-            let took = context.now.since(waiting.asked);
+            let took = came.since(waiting.asked);
             context.counters.times.entry(waiting.name).or_default().add(took);
             let noted = self.pipeline.noted(waiting.noted);
             if context.hub.slowlog.is_slow(took) && !noted.is_empty() {
@@ -1044,6 +1149,37 @@ impl State {
             length = bytes.len() - from;
         });
         self.expected = length.max(self.expected - self.expected.div_ceil(8));
+    }
+}
+
+/// Bytes of memory, about, that go with an answer: what nobody else holds at this moment. Values in a keyspace are shared with the
+/// answers that show them, until they are edited or go. How many parts were looked at is added to `looked_at`.
+fn owned(response: &Response, looked_at: &mut usize) -> usize {
+    *looked_at += 1;
+    let mut of_part = |part: &Response| size_of::<Response>() + owned(part, looked_at);
+    match response {
+        _ if is_long(response) => wire::encoded_size(response),
+        Response::Bulk(bytes) if !bytes.is_shared() => bytes.len(),
+        Response::Array(parts) | Response::Set(parts) => parts.iter().map(of_part).sum(),
+        Response::Pairs(pairs) | Response::Map(pairs) => {
+            pairs.iter().map(|(name, value)| of_part(name) + of_part(value)).sum()
+        }
+        Response::Scan { items, .. } => {
+            *looked_at += items.len();
+            items.iter().map(|item| size_of::<Blob>() + if item.is_shared() { 0 } else { item.len() }).sum()
+        }
+        _ => 0,
+    }
+}
+
+/// Whether an answer counts whole, whoever else holds its parts: it would take long to look at each, or they are not to be seen.
+fn is_long(response: &Response) -> bool {
+    match response {
+        Response::Array(parts) | Response::Set(parts) => parts.len() > PARTS_MAX,
+        Response::Pairs(pairs) | Response::Map(pairs) => pairs.len() > PARTS_MAX,
+        Response::Scan { items, .. } => items.len() > PARTS_MAX,
+        Response::Content(_) => true,
+        _ => false,
     }
 }
 

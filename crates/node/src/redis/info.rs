@@ -7,6 +7,7 @@ use super::login::REDIS_VERSION;
 use super::reply::{Reply, Version};
 use super::request::Args;
 use crate::gateway::{Context, KeyspaceView};
+use crate::hub::Topic;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
@@ -163,8 +164,9 @@ fn stats(text: &mut String, context: &Context<'_>) {
         "keyspace_misses": counters.lookups.1,
         "limits_reached": counters.limited.values().sum::<u64>(),
         "acl_access_denied_auth": counters.login_failures,
-        "pubsub_channels": context.hub.channels().count(),
-        "pubsub_patterns": context.hub.patterns(),
+        "pubsub_channels": context.hub.names_here(Topic::Channel),
+        "pubsub_patterns": context.hub.names_here(Topic::Pattern),
+        "pubsubshard_channels": context.hub.names_here(Topic::Shard),
     );
 }
 

@@ -8,6 +8,7 @@ use super::pubsub;
 use super::reply::{Reply, Version};
 use super::request::{Args, integer};
 use super::shape::Shape;
+use crate::audit::{Act, Audit, Decision, text};
 use crate::gateway::{Ask, Context, Login, Secret};
 use isochrone_core::Instant;
 
@@ -21,6 +22,41 @@ pub(crate) struct Pending {
     keyspace: Option<usize>,
     /// What HELLO asked for, where it was HELLO.
     greeting: Option<Greeting>,
+    /// Whether the password is known to be right.
+    right: bool,
+    attempt: Attempt,
+}
+
+/// What the audit log is to be told of a login, once: at the latest when who tries it has gone.
+#[derive(Debug)]
+struct Attempt(Option<(Audit, Act)>);
+
+impl Attempt {
+    fn new(user: &str, command: &str, context: &Context<'_>) -> Attempt {
+        let client = context.clients.get(&context.connection);
+        Attempt(context.hub.audit.clone().map(|audit| {
+            let act = Act {
+                user: Some(text(user.as_bytes())),
+                address: client.map(|client| client.address.to_string()),
+                login: true,
+                ..Act::new("redis", command, Decision::Denied)
+            };
+            (audit, act)
+        }))
+    }
+
+    /// It was refused for this reason, or not.
+    fn ends(&mut self, refused: Option<&str>) {
+        let Some((audit, act)) = self.0.take() else { return };
+        let decision = if refused.is_some() { Decision::Denied } else { Decision::Allowed };
+        audit.tell(Act { decision, why: refused.map(str::to_owned), ..act });
+    }
+}
+
+impl Drop for Attempt {
+    fn drop(&mut self) {
+        self.ends(Some(GONE));
+    }
 }
 
 #[derive(Debug)]
@@ -32,6 +68,9 @@ struct Greeting {
 /// The version of Redis whose commands and errors this gateway follows (the table is that of 7.2); clients derive
 /// from it what they may send.
 pub(crate) const REDIS_VERSION: &str = "7.2.4";
+
+/// Why who has gone was not let in.
+const GONE: &str = "gone before the answer";
 
 const WRONG: &str = "WRONGPASS invalid username-password pair or user is disabled.";
 
@@ -143,17 +182,25 @@ fn check(
         },
         None => (user, None),
     };
-    let pending = Pending { user: user.to_owned(), since: context.now, keyspace, greeting };
     let verdict = context.hub.users.judge(user, password);
-    if verdict != Verdict::Ask {
-        if verdict != Verdict::Accepted {
+    let right = verdict == Verdict::Accepted;
+    let mut attempt = Attempt::new(user, command, context);
+    if verdict == Verdict::Wrong {
+        // Whether or not it waits to be told.
+        attempt.ends(Some(audit::WRONG));
+    }
+    let pending = Pending { user: user.to_owned(), since: context.now, keyspace, greeting, right, attempt };
+    let client = context.clients.get(&context.connection);
+    let late = client.is_some_and(|client| context.hub.users.failures.delay(client.address.ip()));
+    if verdict == Verdict::Refused || right && !late {
+        if !right {
             context.counters.login_failures += 1;
             *context.counters.failed.entry(state.last_command).or_default() += 1;
             count_error(WRONG, context);
         }
         state.login = Some(pending);
         let mut bytes = Vec::new();
-        admit(state, verdict == Verdict::Accepted, context, &mut Reply::new(&mut bytes, state.version));
+        admit(state, right, context, &mut Reply::new(&mut bytes, state.version));
         state.reply(sink.out, |reply| reply.raw(&bytes));
         return;
     }
@@ -165,14 +212,15 @@ fn check(
 /// The password check has ended.
 pub(crate) fn verified(state: &mut State, accepted: bool, context: &mut Context<'_>, reply: &mut Reply<'_>) {
     // Meanwhile the user may have been switched off.
-    let admitted = state.login.as_ref().is_some_and(|pending| context.hub.users.admits(&pending.user));
+    let users = &context.hub.users;
+    let admitted = state.login.as_ref().is_some_and(|pending| users.admits(&pending.user, pending.right));
     admit(state, accepted && admitted, context, reply);
 }
 
 fn admit(state: &mut State, accepted: bool, context: &mut Context<'_>, reply: &mut Reply<'_>) {
-    let Some(pending) = state.login.take() else { return reply.error(WRONG) };
+    let Some(mut pending) = state.login.take() else { return reply.error(WRONG) };
     let command = command(pending.greeting.as_ref());
-    audit::login(pending.user.as_bytes(), command, (!accepted).then_some(audit::WRONG), context);
+    pending.attempt.ends((!accepted).then_some(audit::WRONG));
     if !accepted {
         // The time that a password waits to be checked is not the client's.
         state.put_off(context.now.since(pending.since));
@@ -301,4 +349,61 @@ fn find_keyspace(name: &str, context: &Context<'_>) -> Option<usize> {
         .iter()
         .position(|keyspace| keyspace.name == name)
         .or_else(|| context.keyspaces.iter().position(|keyspace| keyspace.index.to_string() == name))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::audit::{open, verify};
+    use crate::gateway::Login;
+    use crate::redis::tests::{World, play};
+    use std::fs::File;
+    use std::io::BufReader;
+
+    #[test]
+    fn a_guess_that_does_not_wait_for_the_answer_is_in_the_audit_log() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("audit.jsonl");
+        let (audit, keeper) = open(&path).unwrap().start("va1", Default::default()).unwrap();
+        let guess = |login, user: &str| {
+            let mut world = World::new(login);
+            world.hub.audit = Some(audit.clone());
+            let said = play(&mut world, &format!("> AUTH {user} guess"));
+            assert!(said.contains("verify 0") && !said.contains("WRONG"), "{said}");
+            // The connection ends with its world.
+        };
+        // Of one the verifier has to say whether it is right; of the other it is known.
+        for _ in 0..500 {
+            guess(Login::Required, "anna");
+            guess(Login::Required, "nobody");
+        }
+        drop((audit, keeper));
+        let told = verify(BufReader::new(File::open(&path).unwrap()), None).unwrap();
+        assert_eq!(told.denied + told.lost, 1_000);
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert!(text.contains(super::GONE) && text.contains(super::audit::WRONG));
+    }
+
+    #[test]
+    fn a_right_password_of_the_acl_file_waits_like_a_wrong_one_where_many_were_wrong() {
+        let mut world = World::new(Login::Open);
+        play(&mut world, "> ACL SETUSER eve on >pw");
+        let from = world.clients[&7].address.ip();
+        (0..4).for_each(|_| world.hub.users.failures.add(from));
+        assert!(play(&mut world, "> AUTH eve pw").contains("+OK"));
+        world.hub.users.failures.add(from);
+        let waits = "  reads no further\n";
+        for (password, verdict, reply) in [("guess", "denied", "-WRONGPASS"), ("pw", "accepted", "+OK")] {
+            let asked = play(&mut world, &format!("> AUTH eve {password}"));
+            assert!(asked.contains("verify") && asked.ends_with(waits), "{asked}");
+            let id = asked.split_whitespace().skip_while(|word| *word != "verify").nth(1).unwrap();
+            let told = play(&mut world, &format!("< {id} {verdict}"));
+            assert!(told.contains(reply), "{told}");
+        }
+        // Meanwhile it was switched off.
+        play(&mut world, "> AUTH eve pw");
+        let rules = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(&rules, "user default on nopass ~* &* +@all\nuser eve off >pw\n").unwrap();
+        world.hub.users = crate::redis::acl::Users::of([], Some(rules.path().to_owned())).unwrap();
+        assert!(play(&mut world, "< 2 accepted").contains("-WRONGPASS"));
+    }
 }

@@ -34,6 +34,10 @@ pub(crate) enum Look {
     Unlock,
     /// The same whatever it holds: whether there was a lock.
     Reset,
+    /// walrus: deletes a lock KEYS\[1\] that holds ARGV\[1\], and leaves one element for who waits at KEYS\[2\]: 1 or 0.
+    UnlockAndTell,
+    /// npm's redlock: sets what each of its keys holds again, for ARGV\[2\] milliseconds, where all hold ARGV\[1\]: how many.
+    RenewAll,
     /// python-redis-lock: has a lock KEYS\[1\] that holds ARGV\[1\] expire in ARGV\[2\] seconds: 0; 1 where it holds something
     /// else, 2 where it has no deadline.
     ExtendLock,
@@ -101,7 +105,8 @@ impl Look {
         match self {
             Unlock | Reset => (2, 2),
             IncrementIfThere | Remaining | RemainingOrMissing | PopDue | PopAllDue | KeepPlace => (1, 1),
-            IncrementAndExpire | ExtendLock | CompareAndSet | TouchOrSet => (1, 2),
+            UnlockAndTell => (2, 1),
+            IncrementAndExpire | ExtendLock | CompareAndSet | TouchOrSet | RenewAll => (1, 2),
             Obtain | TakePlace => (1, 3),
         }
     }
@@ -113,8 +118,9 @@ impl Look {
             IncrementAndExpire => &["incrby", "expire"],
             Unlock => &["get", "del", "lpush", "pexpire"],
             Reset => &["del", "lpush", "pexpire"],
+            UnlockAndTell => &["get", "lpush", "ltrim", "del"],
             ExtendLock => &["get", "ttl", "expire"],
-            CompareAndSet => &["get", "set"],
+            CompareAndSet | RenewAll => &["get", "set"],
             TouchOrSet => &["get", "pexpire", "set"],
             Remaining | RemainingOrMissing => &["get", "pttl"],
             Obtain => &["set", "getrange"],
@@ -147,7 +153,8 @@ impl Look {
         let key = it.key(0);
         match self {
             IncrementIfThere | IncrementAndExpire | Reset => vec![],
-            Unlock | CompareAndSet | TouchOrSet | Obtain => vec![words!("get", key)],
+            Unlock | UnlockAndTell | CompareAndSet | TouchOrSet | Obtain => vec![words!("get", key)],
+            RenewAll => (0..it.keys).map(|place| words!("get", it.key(place))).collect(),
             ExtendLock => vec![words!("get", key), words!("ttl", key)],
             Remaining | RemainingOrMissing => vec![words!("get", key), words!("pttl", key)],
             PopDue => vec![words!("zrangebyscore", key, "-inf", it.arg(0), "LIMIT", "0", "1")],
@@ -164,7 +171,8 @@ impl Look {
     fn decide(self, it: &Call<'_>, seen: &[Response]) -> Result<Decided, Complaint> {
         let key = it.key(0);
         let first = seen.first();
-        let holds = |text: &[u8]| matches!(first, Some(Response::Bulk(held)) if **held == *text);
+        let is = |held: &Response, text: &[u8]| matches!(held, Response::Bulk(held) if **held == *text);
+        let holds = |text: &[u8]| first.is_some_and(|held| is(held, text));
         let number = |place: usize| match seen.get(place) {
             Some(Response::Integer(number)) => *number,
             _ => 0,
@@ -174,6 +182,17 @@ impl Look {
         Ok(match self {
             Unlock if !holds(it.arg(0)) => answers(Response::Integer(1)),
             Unlock => tells(signals(it), 0),
+            UnlockAndTell if !holds(it.arg(0)) => answers(Response::Integer(0)),
+            UnlockAndTell => {
+                let signal = it.key(1);
+                let tell = words!("lpush", signal, "1");
+                tells(vec![tell, words!("ltrim", signal, "0", "0"), words!("del", key)], 1)
+            }
+            RenewAll if !seen.iter().all(|held| is(held, it.arg(0))) => answers(Response::Integer(0)),
+            RenewAll => {
+                let sets = (0..it.keys).map(|place| words!("set", it.key(place), it.arg(0), "PX", it.arg(1)));
+                tells(sets.collect(), it.keys as i64)
+            }
             // They do not look.
             IncrementIfThere | IncrementAndExpire | Reset => answers(Response::Nil),
             ExtendLock if !holds(it.arg(0)) => answers(Response::Integer(1)),
@@ -447,9 +466,13 @@ mod tests {
 
         /// Carries a script out; before its last step `between` happens, once.
         fn script(&mut self, look: Look, line: &str, between: Option<&str>) -> Response {
+            self.script_of(look.takes().0, look, line, between)
+        }
+
+        fn script_of(&mut self, keys: usize, look: Look, line: &str, between: Option<&str>) -> Response {
             let mut kept = Kept::default();
             kept.add(["evalsha", "digest", "keys"].into_iter().chain(line.split(' ')).map(str::as_bytes));
-            let plan = self.given(|given| plan(look, look.takes().0, kept.at(0), given)).unwrap();
+            let plan = self.given(|given| plan(look, keys, kept.at(0), given)).unwrap();
             let Shape::Steps(script) = plan.shape else { panic!("{:?}", plan.shape) };
             let Script::Looking(mut looking) = *script else { panic!("{script:?}") };
             let (mut next, mut between) = (plan.operation, between);
@@ -554,6 +577,27 @@ mod tests {
         assert_eq!(world.script(CompareAndSet, "o newer old", None), number(0));
         assert_eq!(world.script(CompareAndSet, "o newer new", None), Response::Ok);
         assert_eq!(world.run("ttl o"), number(-1));
+    }
+
+    #[test]
+    fn locks_of_several_keys_are_renewed_together() {
+        let mut world = world(&["set a me PX 5000", "set b me", "set c you", "rpush list x"]);
+        assert_eq!(world.script_of(2, RenewAll, "a c me 900", None), number(0));
+        assert_eq!(world.script_of(2, RenewAll, "a none me 900", None), number(0));
+        assert_eq!(world.run("pttl a"), number(5000));
+        assert_eq!(
+            world.script_of(2, RenewAll, "a b me 900", Some("set b you")),
+            number(0),
+            "lost meanwhile"
+        );
+        world.run("set b me");
+        assert_eq!(world.script_of(2, RenewAll, "a b me 900", None), number(2));
+        assert_eq!((world.run("pttl a"), world.run("pttl b")), (number(900), number(900)));
+        assert!(world.script_of(2, RenewAll, "list a me 900", None).is_error());
+        assert_eq!(world.script(UnlockAndTell, "a event you", None), number(0));
+        assert_eq!(world.script(UnlockAndTell, "a event me", None), number(1));
+        assert_eq!(world.script(UnlockAndTell, "b event me", None), number(1));
+        assert_eq!((world.run("exists a b"), world.run("llen event")), (number(0), number(1)));
     }
 
     #[test]

@@ -27,8 +27,9 @@ pub(crate) fn begin(
 
 /// Whether a connection may ask this: to Redis those who monitor are replicas of a kind, which ask nothing of keys.
 pub(crate) fn allowed(state: &State, spec: &Spec, context: &Context<'_>) -> Result<(), Complaint> {
-    let of_keys =
-        spec.is(flag::READ) || spec.is(flag::WRITE) || matches!(spec.name, "publish" | "eval" | "evalsha");
+    let of_keys = spec.is(flag::READ)
+        || spec.is(flag::WRITE)
+        || matches!(spec.name, "publish" | "spublish" | "eval" | "evalsha");
     if of_keys && context.hub.monitors(state.number) {
         return Err(Complaint::text("ERR Replica can't interact with the keyspace"));
     }

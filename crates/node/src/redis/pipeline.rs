@@ -69,8 +69,10 @@ pub(crate) struct Waiting {
 }
 
 /// How much of what may be unsent the answer to this operation is to count as, in parts of [`EAGER`], where it takes memory of its
-/// own as soon as it is made, with no bound in what is asked. Values and elements themselves are shared with the keyspace, so that
-/// of `GET`, `MGET` or a few elements of a list there is no copy until they are written. Of whole collections, which are asked for by
+/// own as soon as it is made, with no bound in what is asked. Values and elements themselves are mostly shared with the keyspace, so
+/// that of `GET`, `MGET` or a few elements of a list there is no copy until they are written, which is when the client has read what
+/// was written before. Where they are not, because the value was edited or taken out since, or came from another node, what waits
+/// counts among what the client has left unread ([`crate::gateway::Session::holds`]). Of whole collections, which are asked for by
 /// the hundred where they are small, [`EAGER`] may be under way; of others [`FLOODED`], so that together they are within what a client may
 /// leave unread.
 pub(crate) fn copies(operation: &Operation) -> usize {
@@ -138,6 +140,20 @@ impl Pipeline {
         let index = id.checked_sub(self.first).and_then(|index| usize::try_from(index).ok());
         if let Some(Slot::Waiting(waiting)) = index.and_then(|index| self.slots.get_mut(index)) {
             waiting.fills = fills;
+        }
+    }
+
+    /// Whether nothing is owed before the reply to this request.
+    pub(crate) fn is_next(&self, id: u64) -> bool {
+        id == self.first
+    }
+
+    /// The request of this number, if its outcome is awaited.
+    pub(crate) fn awaited(&self, id: u64) -> Option<&Waiting> {
+        let index = usize::try_from(id.checked_sub(self.first)?).ok()?;
+        match self.slots.get(index)? {
+            Slot::Waiting(waiting) => Some(waiting),
+            Slot::Ready(_) => None,
         }
     }
 

@@ -31,6 +31,16 @@ pub(crate) fn psubscribe(
     add(state, args, context, reply, Topic::Pattern)
 }
 
+/// `SSUBSCRIBE shardchannel ...`
+pub(crate) fn ssubscribe(
+    state: &mut State,
+    args: Args<'_>,
+    context: &mut Context<'_>,
+    reply: &mut Reply<'_>,
+) -> Answer {
+    add(state, args, context, reply, Topic::Shard)
+}
+
 /// `UNSUBSCRIBE [channel ...]`
 pub(crate) fn unsubscribe(
     state: &mut State,
@@ -53,6 +63,17 @@ pub(crate) fn punsubscribe(
     Ok(())
 }
 
+/// `SUNSUBSCRIBE [shardchannel ...]`
+pub(crate) fn sunsubscribe(
+    state: &mut State,
+    args: Args<'_>,
+    context: &mut Context<'_>,
+    reply: &mut Reply<'_>,
+) -> Answer {
+    remove(state, args, context, reply, Topic::Shard);
+    Ok(())
+}
+
 /// Bytes of all patterns of a connection, and how many there may be: each message of anybody is tried on every one.
 const PATTERN_BYTES_MAX: usize = 256 << 10;
 const PATTERNS_MAX: usize = 8_192;
@@ -71,16 +92,17 @@ fn add(
     }
     // All or none: a part of the confirmations with an error behind them nobody understands.
     let names = args.from(1).iter().map(|name| match topic {
-        Topic::Channel => channel(name),
+        Topic::Channel | Topic::Shard => channel(name),
         Topic::Pattern => super::args::pattern(name).map(Blob::new),
     });
     let names = names.collect::<Result<Vec<_>, _>>()?;
     let bytes = names.iter().map(|name| name.len()).sum::<usize>() + context.hub.bytes(state.number, topic);
     let most = match topic {
-        Topic::Channel => CHANNEL_BYTES_MAX,
+        Topic::Channel | Topic::Shard => CHANNEL_BYTES_MAX,
         Topic::Pattern => PATTERN_BYTES_MAX,
     };
-    let patterns = if topic == Topic::Pattern { names.len() + context.hub.counts(state.number).1 } else { 0 };
+    let [_, patterns, _] = context.hub.counts(state.number);
+    let patterns = if topic == Topic::Pattern { names.len() + patterns } else { 0 };
     if bytes > most || patterns > PATTERNS_MAX {
         return Err(Complaint::text("ERR too many subscriptions of one connection"));
     }
@@ -90,8 +112,8 @@ fn add(
     tell_own(state, context, reply);
     for name in names {
         context.hub.subscribe(state.number, topic, &name);
-        state.subscribed = count(state, context);
-        confirm(word(topic, "subscribe", "psubscribe"), Some(&name), state.subscribed, reply);
+        let word = word(topic, ["subscribe", "psubscribe", "ssubscribe"]);
+        confirm(word, Some(&name), count(topic, state, context), reply);
     }
     Ok(())
 }
@@ -102,14 +124,13 @@ fn remove(state: &mut State, args: Args<'_>, context: &mut Context<'_>, reply: &
         1 => context.hub.subscriptions(state.number, topic),
         _ => args.from(1).iter().map(Blob::new).collect(),
     };
-    let word = word(topic, "unsubscribe", "punsubscribe");
+    let word = word(topic, ["unsubscribe", "punsubscribe", "sunsubscribe"]);
     if names.is_empty() {
-        confirm(word, None, state.subscribed, reply);
+        confirm(word, None, count(topic, state, context), reply);
     }
     for name in names {
         context.hub.unsubscribe(state.number, topic, &name);
-        state.subscribed = count(state, context);
-        confirm(word, Some(&name), state.subscribed, reply);
+        confirm(word, Some(&name), count(topic, state, context), reply);
     }
 }
 
@@ -126,21 +147,35 @@ pub(crate) fn tell_own(state: &mut State, context: &mut Context<'_>, reply: &mut
     }
 }
 
-fn count(state: &State, context: &Context<'_>) -> usize {
-    let (channels, patterns) = context.hub.counts(state.number);
-    channels + patterns
+/// How many subscriptions a connection has left, as a confirmation tells it: shard channels are counted apart from the others.
+fn count(topic: Topic, state: &mut State, context: &Context<'_>) -> usize {
+    let [channels, patterns, shards] = context.hub.counts(state.number);
+    state.subscribed = channels + patterns + shards;
+    match topic {
+        Topic::Channel | Topic::Pattern => channels + patterns,
+        Topic::Shard => shards,
+    }
 }
 
-fn word(topic: Topic, channel: &'static str, pattern: &'static str) -> &'static str {
+fn word(topic: Topic, [channel, pattern, shard]: [&'static str; 3]) -> &'static str {
     match topic {
         Topic::Channel => channel,
         Topic::Pattern => pattern,
+        Topic::Shard => shard,
     }
 }
 
 /// Whether what this command answers are such confirmations.
 pub(crate) fn confirms(name: &str) -> bool {
-    matches!(name, "subscribe" | "psubscribe" | "unsubscribe" | "punsubscribe")
+    matches!(
+        name,
+        "subscribe" | "psubscribe" | "ssubscribe" | "unsubscribe" | "punsubscribe" | "sunsubscribe"
+    )
+}
+
+/// Whether this command tells others something.
+pub(crate) fn publishes(name: &str) -> bool {
+    matches!(name, "publish" | "spublish")
 }
 
 fn confirm(word: &str, name: Option<&Blob>, count: usize, reply: &mut Reply<'_>) {
@@ -172,6 +207,21 @@ pub(crate) fn publish(
     reply: &mut Reply<'_>,
 ) -> Answer {
     let count = context.hub.publish(channel(args.at(1))?, Blob::new(args.at(2)));
+    published(count, state, reply)
+}
+
+/// `SPUBLISH shardchannel message`
+pub(crate) fn spublish(
+    state: &mut State,
+    args: Args<'_>,
+    context: &mut Context<'_>,
+    reply: &mut Reply<'_>,
+) -> Answer {
+    let count = context.hub.publish_to_shard(channel(args.at(1))?, Blob::new(args.at(2)));
+    published(count, state, reply)
+}
+
+fn published(count: Option<usize>, state: &mut State, reply: &mut Reply<'_>) -> Answer {
     let count = count.ok_or(Complaint::text(FULL))?;
     state.work += count;
     reply.count(count);
@@ -185,12 +235,31 @@ pub(crate) fn channels(
     context: &mut Context<'_>,
     reply: &mut Reply<'_>,
 ) -> Answer {
+    list(Topic::Channel, args, context, reply)
+}
+
+/// `PUBSUB SHARDCHANNELS [pattern]`
+pub(crate) fn shard_channels(
+    _: &mut State,
+    args: Args<'_>,
+    context: &mut Context<'_>,
+    reply: &mut Reply<'_>,
+) -> Answer {
+    list(Topic::Shard, args, context, reply)
+}
+
+fn list(topic: Topic, args: Args<'_>, context: &Context<'_>, reply: &mut Reply<'_>) -> Answer {
     let pattern = match args.len() {
         2 => None,
         3 => Some(Glob::new(super::args::pattern(args.at(2))?)),
-        _ => return Err(Complaint::Arity("pubsub|channels")),
+        _ => {
+            return Err(Complaint::text(format!(
+                "ERR unknown subcommand or wrong number of arguments for '{}'. Try PUBSUB HELP.",
+                String::from_utf8_lossy(args.at(1))
+            )));
+        }
     };
-    let names = context.hub.channels().map(|(name, _)| name);
+    let names = context.hub.names(topic).into_iter();
     let found: Vec<&Blob> =
         names.filter(|name| pattern.as_ref().is_none_or(|pattern| pattern.matches(name))).collect();
     reply.array(found.len());
@@ -205,17 +274,32 @@ pub(crate) fn numsub(
     context: &mut Context<'_>,
     reply: &mut Reply<'_>,
 ) -> Answer {
+    number(Topic::Channel, args, context, reply);
+    Ok(())
+}
+
+/// `PUBSUB SHARDNUMSUB [shardchannel ...]`
+pub(crate) fn shard_numsub(
+    _: &mut State,
+    args: Args<'_>,
+    context: &mut Context<'_>,
+    reply: &mut Reply<'_>,
+) -> Answer {
+    number(Topic::Shard, args, context, reply);
+    Ok(())
+}
+
+fn number(topic: Topic, args: Args<'_>, context: &Context<'_>, reply: &mut Reply<'_>) {
     reply.array(2 * (args.len() - 2));
     for channel in args.from(2).iter() {
         reply.bulk(channel);
-        reply.count(context.hub.subscribers(channel));
+        reply.count(context.hub.subscribers(topic, channel));
     }
-    Ok(())
 }
 
 /// `PUBSUB NUMPAT`
 pub(crate) fn numpat(_: &mut State, _: Args<'_>, context: &mut Context<'_>, reply: &mut Reply<'_>) -> Answer {
-    reply.count(context.hub.patterns());
+    reply.count(context.hub.names(Topic::Pattern).len());
     Ok(())
 }
 
@@ -223,10 +307,8 @@ pub(crate) fn numpat(_: &mut State, _: Args<'_>, context: &mut Context<'_>, repl
 pub(crate) fn allowed(state: &State, name: &str) -> Answer {
     let fine = state.version == Version::Three
         || state.subscribed == 0
-        || matches!(
-            name,
-            "subscribe" | "psubscribe" | "unsubscribe" | "punsubscribe" | "ping" | "quit" | "reset"
-        );
+        || confirms(name)
+        || matches!(name, "ping" | "quit" | "reset");
     match fine {
         true => Ok(()),
         false => Err(Complaint::text(format!(
@@ -238,11 +320,11 @@ pub(crate) fn allowed(state: &State, name: &str) -> Answer {
 
 /// Writes a message.
 pub(crate) fn write(notice: &Notice, reply: &mut Reply<'_>) {
-    let Notice::Message { pattern, channel, payload } = notice else { return };
+    let Notice::Message { shard, pattern, channel, payload } = notice else { return };
     match pattern {
         None => {
             reply.push(3);
-            reply.bulk(b"message");
+            reply.bulk(if *shard { &b"smessage"[..] } else { b"message" });
         }
         Some(pattern) => {
             reply.push(4);

@@ -1,8 +1,8 @@
 //! Scripts that well-known libraries send, as operations. There is no interpreter, on purpose: a script is
 //! known or it is refused.
 //!
-//! A script is known by its text, whatever its blanks, quotes and letter case of commands, and by the
-//! SHA-1 of a text that was published with its library or has been sent to this node before.
+//! A script is known by its text, whatever its blanks, comments, quotes, letter case of commands and names of local
+//! variables, and by the SHA-1 of a text that was published with its library or has been sent to this node before.
 
 use super::args::{Time, blob, number, pairs};
 use super::commands::Understood;
@@ -16,11 +16,11 @@ use super::request::{Args, integer};
 use super::shape::{Plan, Shape};
 use super::spec::{Given, Spec};
 use crate::gateway::Context;
-use isochrone_core::Blob;
 use isochrone_core::command::{
     Chord, Condition, DeadlineChange, Expiry, ExpiryCondition, Operation, Score, ScoreCondition, Side,
-    ZAddFlags,
+    TtlUnit, ZAddFlags,
 };
+use isochrone_core::{Blob, Stamp};
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 
@@ -31,15 +31,31 @@ pub(crate) enum Native {
     Release,
     /// The same: -1 where there is no lock.
     ReleaseOrMissing,
+    /// The same: nothing where it was not deleted.
+    ReleaseOrNothing,
+    /// npm's redlock: deletes each of the locks that holds ARGV\[1\]: how many.
+    ReleaseAll,
     /// Moves the deadline of a lock that holds ARGV\[1\] and has one: by ARGV\[2\] milliseconds, or to that
     /// many from now where ARGV\[3\] is not "0".
     Extend,
+    /// coredis: the same by ARGV\[2\] milliseconds.
+    ExtendBy,
+    /// celery-redbeat: the same to ARGV\[2\] milliseconds from now.
+    ExtendTo,
     /// Sets the deadline of a lock that holds ARGV\[1\]: ARGV\[2\] milliseconds from now.
     ExpireMillis,
     /// The same, by setting what it holds again.
     Renew,
     /// The same in seconds.
     ExpireSeconds,
+    /// The same in these units: nothing where none was set.
+    ExpireOrNothing(Time),
+    /// npm's redlock: sets what each of the locks holds again where all hold ARGV\[1\]: how many.
+    RenewAll,
+    /// npm's redlock: sets the locks to ARGV\[1\], for ARGV\[2\] milliseconds, where none is there: how many.
+    LockAll,
+    /// walrus: takes a lock for ARGV\[1\] that nobody has, for ARGV\[2\] milliseconds, or for ever: 1 or 0.
+    Lock,
     /// kombu: adds ARGV\[1\] to the set KEYS\[1\], and raises the score of ARGV\[2\] in KEYS\[2\] to ARGV\[3\]
     /// milliseconds from now.
     RefreshBinding,
@@ -64,6 +80,28 @@ pub(crate) enum Native {
     EmptyQueueAndResults,
     /// django-redis: adds ARGV\[1\] to KEYS\[1\].
     Increment,
+    /// Adds 1 to KEYS\[1\], which expires ARGV\[1\] units after it was not there; what it is then, where that is told.
+    Count {
+        /// The units.
+        time: Time,
+        /// Whether it is told.
+        tells: bool,
+    },
+    /// The same, one second after.
+    CountForSecond {
+        /// Whether it is told.
+        tells: bool,
+    },
+    /// cashews: adds ARGV\[1\] to KEYS\[1\], which expires ARGV\[2\] milliseconds after it became 1: what it is then.
+    Add,
+    /// rate-limiter-flexible: adds ARGV\[1\] to KEYS\[1\], which expires ARGV\[2\] seconds after it had no deadline: what it is
+    /// then, and how many milliseconds it has.
+    CountWithin,
+    /// rate-limit-redis: adds 1 to KEYS\[1\], or begins anew where it has no deadline, with that of ARGV\[1\] milliseconds from
+    /// now: the same.
+    CountAnew,
+    /// rate-limit-redis: what KEYS\[1\] is, and how many milliseconds it has.
+    Counted,
     /// Looks at its keys first.
     Looks(Look),
 }
@@ -72,11 +110,15 @@ impl Native {
     /// The commands that the script calls, or may call: whoever may not run each of them may not run it.
     fn calls(self) -> &'static [&'static str] {
         match self {
-            Native::Release | Native::ReleaseOrMissing => &["get", "del"],
-            Native::Extend => &["get", "pttl", "pexpire"],
-            Native::ExpireMillis => &["get", "pexpire"],
-            Native::Renew => &["get", "set"],
-            Native::ExpireSeconds => &["get", "expire"],
+            Native::Release | Native::ReleaseOrMissing | Native::ReleaseOrNothing | Native::ReleaseAll => {
+                &["get", "del"]
+            }
+            Native::Extend | Native::ExtendBy | Native::ExtendTo => &["get", "pttl", "pexpire"],
+            Native::ExpireMillis | Native::ExpireOrNothing(Time::Millis) => &["get", "pexpire"],
+            Native::Renew | Native::RenewAll => &["get", "set"],
+            Native::ExpireSeconds | Native::ExpireOrNothing(_) => &["get", "expire"],
+            Native::LockAll => &["exists", "set"],
+            Native::Lock => &["setnx", "pexpire"],
             Native::RefreshBinding => &["sadd", "time", "zadd"],
             Native::SweepBindings => &["time", "zrangebyscore", "exists", "del", "zrem"],
             Native::ChordPart => {
@@ -89,6 +131,12 @@ impl Native {
             Native::ScheduleOnce => &["exists", "hset", "expire", "zadd", "sadd"],
             Native::EmptyQueue | Native::EmptyQueueAndResults => &["lpop", "del"],
             Native::Increment => &["incrby"],
+            Native::Count { time: Time::Millis, .. } => &["incr", "pexpire"],
+            Native::Count { .. } | Native::CountForSecond { .. } => &["incr", "expire"],
+            Native::Add => &["incrby", "pexpire"],
+            Native::CountWithin => &["set", "incrby", "pttl", "expire"],
+            Native::CountAnew => &["pttl", "set", "incr"],
+            Native::Counted => &["get", "pttl"],
             Native::Looks(look) => look.calls(),
         }
     }
@@ -123,27 +171,27 @@ const DIGESTS: &[(&str, Native)] = &[
 /// Scripts by the SHA-1 of their text as [`canonical`] has it, however it is laid out.
 const LAID_OUT: &[(&str, Native)] = &[
     // django-redis 5.2 to 7.0, `django_redis/client/default.py`.
-    ("69d6917b581f94b2a6f3b5f02690448c2f9c80e5", Native::Looks(Look::IncrementIfThere)),
+    ("47421f3b8337428ae7d15126010abf4f4a75d60d", Native::Looks(Look::IncrementIfThere)),
     ("ad50e582fdd37266ca3c1e0e292944de0bdd26b4", Native::Increment),
     // limits 2.8 to 5.8, `limits/resources/redis/lua_scripts/incr_expire.lua`.
-    ("bf12077f55316bcd91cb0bf13fe75a834ed20625", Native::Looks(Look::IncrementAndExpire)),
+    ("fc28c66184dd280db9eec907bea63f4bb60bea25", Native::Looks(Look::IncrementAndExpire)),
     // aiocache 0.11 and 0.12, `aiocache/backends/redis.py`.
     ("8566d96ef3b1a1e08de82205970592bbe49ec0ff", Native::Looks(Look::CompareAndSet)),
     // redsync 4 for Go, `scripts.go`, where it extends locks that are gone.
     ("63719198579dd67df3c84e5c3e12b4b0edf8cee8", Native::Looks(Look::TouchOrSet)),
     // pottery 3.0, `pottery/redlock.py`.
-    ("c76f40668b25c4be7c7e4e8fc67c7940b862be5a", Native::Looks(Look::Remaining)),
+    ("8c727a44182310e7674a1ef3edec121de61f5b1f", Native::Looks(Look::Remaining)),
     // redislock for Go, `redislock.go`.
     ("2a7eeb58bfd3bfd5e34ac2be357d77d7a0039f6a", Native::Looks(Look::RemainingOrMissing)),
-    ("c13e317265e506ef73902a8cad4608c6d0590685", Native::Looks(Look::Obtain)),
+    ("6097ae596fa5d2b9576bd203950a9a179d0c8708", Native::Looks(Look::Obtain)),
     // Sidekiq 6.3 to 8, `lib/sidekiq/scheduled.rb`: by ZRANGEBYSCORE, and by ZRANGE.
-    ("09d3b8d1b132e8ba020da1480821af62f5191afb", Native::Looks(Look::PopDue)),
-    ("3e92f17326cc3c605cbf0860ace97c213f8e7280", Native::Looks(Look::PopDue)),
+    ("76a5a4bfd48b1db7e5b8b1d2709187632eea0e01", Native::Looks(Look::PopDue)),
+    ("d001880b82a97934a45152a8fa1ff4aca1686f85", Native::Looks(Look::PopDue)),
     // huey 2.4 to 3.5: `huey/storage.py`, and `huey/contrib/helpers.py`.
-    ("a31dde668a3cb5b5b02fa91eb43e1d8179fdf998", Native::Looks(Look::PopAllDue)),
-    ("d383f7f2272643c178702fb6b2a969f255579b55", Native::Looks(Look::PopAllDue)),
-    ("9a6d6d7ae3062b8542faeaa6ea5b0805b0bab46a", Native::Looks(Look::TakePlace)),
-    ("ec6bd6e8a5e14dfb97f88d32c167410b85625464", Native::Looks(Look::KeepPlace)),
+    ("212ec10a4d761e22806755e5691384766e4907b3", Native::Looks(Look::PopAllDue)),
+    ("a08c0fa576cd5c1fe6ca546fd9deed66fa90963e", Native::Looks(Look::PopAllDue)),
+    ("95a63d9c6e510d7b7ffee089398e643fb13bfd48", Native::Looks(Look::TakePlace)),
+    ("a93857b1726e3fea18f2aa4d3b19bbf002383031", Native::Looks(Look::KeepPlace)),
 ];
 
 /// What a job of rq has beside its place in a queue, ...
@@ -182,6 +230,96 @@ const TEXTS: &[(Native, &str)] = &[
         "local val = redis.call(\"GET\", KEYS[1]) if val == ARGV[1] then return redis.call(\"DEL\", KEYS[1]) \
          elseif val == false then return -1 else return 0 end",
     ),
+    // npm's redlock 4 and 5, `redlock.js`.
+    (
+        Native::LockAll,
+        "for i, key in ipairs(KEYS) do if redis.call(\"exists\", key) == 1 then return 0 end end \
+         for i, key in ipairs(KEYS) do redis.call(\"set\", key, ARGV[1], \"PX\", ARGV[2]) end return #KEYS",
+    ),
+    (
+        Native::ReleaseAll,
+        "local count = 0 for i, key in ipairs(KEYS) do if redis.call(\"get\", key) == ARGV[1] then \
+         redis.pcall(\"del\", key) count = count + 1 end end return count",
+    ),
+    (
+        Native::RenewAll,
+        "for i, key in ipairs(KEYS) do if redis.call(\"get\", key) ~= ARGV[1] then return 0 end end \
+         for i, key in ipairs(KEYS) do redis.call(\"set\", key, ARGV[1], \"PX\", ARGV[2]) end return #KEYS",
+    ),
+    // redis-semaphore 5.8, `lib/mutex`; and its release as node-redis-warlock 1.0 has it.
+    (
+        Native::Release,
+        "local key = KEYS[1] local identifier = ARGV[1] if redis.call('get', key) == identifier then \
+         return redis.call('del', key) end return 0",
+    ),
+    (
+        Native::Release,
+        "local key = KEYS[1] local content = ARGV[1] local value = redis.call('get', key) \
+         if value == content then return redis.call('del', key) end return 0",
+    ),
+    (
+        Native::ExpireMillis,
+        "local key = KEYS[1] local identifier = ARGV[1] local lockTimeout = ARGV[2] \
+         local value = redis.call('get', key) if value == identifier then redis.call('pexpire', key, lockTimeout) \
+         return 1 end return 0",
+    ),
+    // coredis 6.9, `coredis/patterns/lock/lua`; its release is that of redis-py.
+    (
+        Native::Release,
+        "local token = redis.call('get', KEYS[1]) if not token or token ~= ARGV[1] then return 0 end \
+         redis.call('del', KEYS[1]) return 1",
+    ),
+    (
+        Native::ExtendBy,
+        "local token = redis.call('get', KEYS[1]) if not token or token ~= ARGV[1] then return 0 end \
+         local expiration = redis.call('pttl', KEYS[1]) if not expiration then expiration = 0 end \
+         if expiration < 0 then return 0 end redis.call('pexpire', KEYS[1], expiration + ARGV[2]) return 1",
+    ),
+    // celery-redbeat 2.4, `redbeat/schedulers.py`.
+    (
+        Native::ExtendTo,
+        "local token = redis.call('get', KEYS[1]) if not token or token ~= ARGV[1] then return 0 end \
+         local expiration = redis.call('pttl', KEYS[1]) if not expiration then expiration = 0 end \
+         if expiration < 0 then return 0 end redis.call('pexpire', KEYS[1], ARGV[2]) return 1",
+    ),
+    // walrus 0.9, `walrus/scripts`.
+    (
+        Native::Lock,
+        "local key = KEYS[1] local lock_id = ARGV[1] local ttl = tonumber(ARGV[2]) \
+         local ret = redis.call('setnx', key, lock_id) if ret == 1 and ttl > 0 then redis.call('pexpire', key, ttl) \
+         end return ret",
+    ),
+    (
+        Native::Looks(Look::UnlockAndTell),
+        "local key = KEYS[1] local event_key = KEYS[2] local lock_id = ARGV[1] \
+         if redis.call(\"get\", key) == lock_id then redis.call(\"lpush\", event_key, 1) \
+         redis.call(\"ltrim\", event_key, 0, 0) return redis.call(\"del\", key) else return 0 end",
+    ),
+    // rate-limiter-flexible 11.4, `lib/RateLimiterRedis.js`.
+    (
+        Native::CountWithin,
+        "redis.call('set', KEYS[1], 0, 'EX', ARGV[2], 'NX') local consumed = redis.call('incrby', KEYS[1], ARGV[1]) \
+         local ttl = redis.call('pttl', KEYS[1]) if ttl == -1 then redis.call('expire', KEYS[1], ARGV[2]) \
+         ttl = 1000 * ARGV[2] end return {consumed, ttl}",
+    ),
+    // rate-limit-redis 6.0, the store of express-rate-limit.
+    (
+        Native::CountAnew,
+        "local windowMs = tonumber(ARGV[1]) local timeToExpire = redis.call(\"PTTL\", KEYS[1]) \
+         if timeToExpire <= 0 then redis.call(\"SET\", KEYS[1], 1, \"PX\", windowMs) return { 1, windowMs } end \
+         local totalHits = redis.call(\"INCR\", KEYS[1]) return { totalHits, timeToExpire }",
+    ),
+    (
+        Native::Counted,
+        "local totalHits = redis.call(\"GET\", KEYS[1]) local timeToExpire = redis.call(\"PTTL\", KEYS[1]) \
+         return { totalHits, timeToExpire }",
+    ),
+    // cashews 7, `cashews/backends/redis/backend.py`.
+    (
+        Native::Add,
+        "local current_count = redis.call(\"INCRBY\", KEYS[1], ARGV[1]) if current_count == 1 then \
+         redis.call(\"PEXPIRE\", KEYS[1], ARGV[2]) end return current_count",
+    ),
 ];
 
 /// Texts beyond these are not remembered by their SHA-1: there are few ways to write a known script.
@@ -189,10 +327,59 @@ const LEARNED_MAX: usize = 1024;
 /// A longer text is no known script.
 const TEXT_MAX: usize = 4096;
 
+/// What no library has, but many write alike: what the holder of a lock does, and counters that expire, as on the page on
+/// INCR of the Redis documentation.
+fn everyday() -> Vec<(Native, String)> {
+    let mut texts = Vec::new();
+    let held = [
+        ("redis.call('del', KEYS[1])", Native::Release, Native::ReleaseOrNothing),
+        (
+            "redis.call('pexpire', KEYS[1], ARGV[2])",
+            Native::ExpireMillis,
+            Native::ExpireOrNothing(Time::Millis),
+        ),
+        (
+            "redis.call('expire', KEYS[1], ARGV[2])",
+            Native::ExpireSeconds,
+            Native::ExpireOrNothing(Time::Seconds),
+        ),
+    ];
+    let looks = ["if redis.call('get', KEYS[1])", "local held = redis.call('get', KEYS[1]) if held"];
+    for (call, or_zero, or_nothing) in held {
+        for look in looks {
+            // Of a key that is there, each of these calls answers 1.
+            for does in [format!("return {call}"), format!("{call} return 1")] {
+                let text = format!("{look} == ARGV[1] then {does}");
+                texts.push((or_zero, format!("{text} else return 0 end")));
+                texts.push((or_zero, format!("{text} end return 0")));
+                texts.push((or_nothing, format!("{text} end")));
+            }
+        }
+    }
+    type Counting = fn(bool) -> Native;
+    let counts: [(&str, Counting); 3] = [
+        ("redis.call('expire', KEYS[1], ARGV[1])", |tells| Native::Count { time: Time::Seconds, tells }),
+        ("redis.call('pexpire', KEYS[1], ARGV[1])", |tells| Native::Count { time: Time::Millis, tells }),
+        ("redis.call('expire', KEYS[1], 1)", |tells| Native::CountForSecond { tells }),
+    ];
+    for (call, native) in counts {
+        for declared in ["local count", "local count count"] {
+            for first in ["count == 1", "tonumber(count) == 1"] {
+                let text = format!("{declared} = redis.call('incr', KEYS[1]) if {first} then {call} end");
+                texts.push((native(true), format!("{text} return count")));
+                texts.push((native(false), text));
+            }
+        }
+    }
+    texts
+}
+
 /// Scripts by the SHA-1 of their text as [`canonical`] has it.
 static BY_CANONICAL: LazyLock<BTreeMap<String, Native>> = LazyLock::new(|| {
     let texts = TEXTS.iter().map(|(native, text)| (sha1(&canonical(text.as_bytes())), *native));
-    texts.chain(LAID_OUT.iter().map(|(digest, native)| ((*digest).to_owned(), *native))).collect()
+    let everyday = everyday().into_iter().map(|(native, text)| (sha1(&canonical(text.as_bytes())), native));
+    let laid_out = LAID_OUT.iter().map(|(digest, native)| ((*digest).to_owned(), *native));
+    texts.chain(everyday).chain(laid_out).collect()
 });
 
 static BY_DIGEST: LazyLock<BTreeMap<String, Native>> = LazyLock::new(|| {
@@ -278,8 +465,9 @@ fn keys(args: Args<'_>) -> Result<usize, Complaint> {
 
 fn plan(native: Native, keys: usize, args: Args<'_>, given: &mut Given<'_>) -> Understood {
     let (its_keys, wanted) = match native {
-        Native::Release | Native::ReleaseOrMissing => (1, 1),
-        Native::ExpireMillis | Native::Renew | Native::ExpireSeconds => (1, 2),
+        Native::Release | Native::ReleaseOrMissing | Native::ReleaseOrNothing | Native::ReleaseAll => (1, 1),
+        Native::ExpireMillis | Native::Renew | Native::ExpireSeconds | Native::ExpireOrNothing(_) => (1, 2),
+        Native::ExtendBy | Native::ExtendTo | Native::RenewAll | Native::LockAll | Native::Lock => (1, 2),
         Native::Extend | Native::SweepBindings => (1, 3),
         Native::RefreshBinding => (2, 3),
         Native::ChordPart => (6, 8),
@@ -289,11 +477,14 @@ fn plan(native: Native, keys: usize, args: Args<'_>, given: &mut Given<'_>) -> U
         Native::EnqueueOnce => (2, 3),
         Native::ScheduleOnce => (3, 4),
         Native::EmptyQueue | Native::EmptyQueueAndResults => (1, 0),
-        Native::Increment => (1, 1),
+        Native::Increment | Native::Count { .. } | Native::CountAnew => (1, 1),
+        Native::Add | Native::CountWithin => (1, 2),
+        Native::CountForSecond { .. } | Native::Counted => (1, 0),
         Native::Looks(look) => look.takes(),
     };
+    let several = matches!(native, Native::ReleaseAll | Native::RenewAll | Native::LockAll);
     // Who names more keys than a script looks at names those that others of its library do.
-    let more = matches!(native, Native::Looks(_)) && keys > its_keys;
+    let more = (several || matches!(native, Native::Looks(_))) && keys > its_keys;
     if keys != its_keys && !more || args.len() < 3 + keys + wanted {
         let text = format!("ERR this script takes {its_keys} keys and {wanted} arguments");
         return Err(Complaint::text(text));
@@ -301,13 +492,24 @@ fn plan(native: Native, keys: usize, args: Args<'_>, given: &mut Given<'_>) -> U
     // What follows the first key is the second, or the first argument, where there is one.
     let key = blob(args.at(3));
     let value = if args.len() > 4 { blob(args.at(4)) } else { Blob::default() };
-    let deadline = |time: Time, command: &'static str| {
-        let units = integer(args.at(5)).ok_or(Complaint::NotInteger)?;
+    let arg = |place: usize| args.at(3 + keys + place);
+    let deadline = |place: usize, time: Time, command: &'static str| {
+        let units = integer(arg(place)).ok_or(Complaint::NotInteger)?;
         // SET takes no time that is over.
         let taken = units > 0 || command != "set";
         let deadline = taken.then(|| time.deadline(units, given.stamp)).flatten();
         deadline.ok_or(Complaint::Expire(command))
     };
+    let all = |watched: &[(Blob, u64)], operations: Vec<Operation>, shape| {
+        let operation = Operation::Transaction { watched: watched.into(), operations: operations.into() };
+        Ok(Plan { operation, shape })
+    };
+    let counts = |by: i64, until: Stamp, shape| {
+        let (key, value, deadline) = (key.clone(), Blob::from("1"), DeadlineChange::To(until));
+        let add = Operation::IncrBy { key: key.clone(), by };
+        all(&[], vec![add, Operation::ExpireIf { key, value, deadline }], shape)
+    };
+    let told = |tells: bool| if tells { Shape::First } else { Shape::Nothing };
     let change = match native {
         Native::EmptyQueue => return Ok(emptying::plan(key, JOB)),
         Native::EmptyQueueAndResults => return Ok(emptying::plan(key, JOB_AND_RESULTS)),
@@ -317,6 +519,59 @@ fn plan(native: Native, keys: usize, args: Args<'_>, given: &mut Given<'_>) -> U
         Native::ChordPart | Native::ChordExtend | Native::ChordFinish => {
             let chord = Arc::new(chord(native, args, given)?);
             return Ok(Operation::ChordStep { chord }.into());
+        }
+        Native::Count { time, tells } => {
+            let command = if time == Time::Millis { "pexpire" } else { "expire" };
+            return counts(1, deadline(0, time, command)?, told(tells));
+        }
+        Native::CountForSecond { tells } => {
+            let until = Time::Seconds.deadline(1, given.stamp).ok_or(Complaint::Expire("expire"))?;
+            return counts(1, until, told(tells));
+        }
+        Native::Add => return counts(number(arg(0))?, deadline(1, Time::Millis, "pexpire")?, Shape::First),
+        Native::CountWithin => {
+            let until = deadline(1, Time::Seconds, "set")?;
+            return Ok(Operation::CountUntil { key, by: number(arg(0))?, until, anew: false }.into());
+        }
+        Native::CountAnew => {
+            let until = deadline(0, Time::Millis, "set")?;
+            return Ok(Operation::CountUntil { key, by: 1, until, anew: true }.into());
+        }
+        Native::Counted => {
+            let left = Operation::Ttl { key: key.clone(), unit: TtlUnit::Millis, absolute: false };
+            return all(&[], vec![Operation::Get { key }, left], Shape::Parts);
+        }
+        Native::ReleaseAll | Native::LockAll => {
+            let value = blob(arg(0));
+            let locks = (0..keys).map(|place| blob(args.at(3 + place)));
+            if native == Native::ReleaseAll {
+                let releases = locks.map(|key| Operation::DelIf { key, value: value.clone() });
+                return all(&[], releases.collect(), Shape::Sum);
+            }
+            let expiry = Expiry::At(deadline(1, Time::Millis, "set")?);
+            // The version of what is not there.
+            let watched: Vec<(Blob, u64)> = locks.clone().map(|key| (key, 0)).collect();
+            let condition = Condition::Always;
+            let sets =
+                locks.map(|key| Operation::Set { key, value: value.clone(), condition, expiry, get: false });
+            return all(&watched, sets.collect(), Shape::Once(keys as i64));
+        }
+        Native::RenewAll if keys > 1 => return looking::plan(Look::RenewAll, keys, args, given),
+        Native::Lock => {
+            let millis = integer(arg(1)).ok_or(Complaint::NotInteger)?;
+            let until = (millis > 0).then(|| deadline(1, Time::Millis, "pexpire")).transpose()?;
+            let (condition, expiry) = (Condition::IfAbsent, until.map_or(Expiry::Clear, Expiry::At));
+            let operation = Operation::Set { key, value, condition, expiry, get: false };
+            return Ok(Plan { operation, shape: Shape::Yes });
+        }
+        Native::ReleaseOrNothing => {
+            return Ok(Plan { operation: Operation::DelIf { key, value }, shape: Shape::IfAny(Ok(1)) });
+        }
+        Native::ExpireOrNothing(time) => {
+            let command = if time == Time::Millis { "pexpire" } else { "expire" };
+            let deadline = DeadlineChange::To(deadline(1, time, command)?);
+            let operation = Operation::ExpireIf { key, value, deadline };
+            return Ok(Plan { operation, shape: Shape::IfAny(Ok(1)) });
         }
         Native::Release => return Ok(Operation::DelIf { key, value }.into()),
         Native::ReleaseOrMissing => {
@@ -342,7 +597,7 @@ fn plan(native: Native, keys: usize, args: Args<'_>, given: &mut Given<'_>) -> U
             return Ok(Plan { operation, shape: Shape::Nothing });
         }
         Native::AcquireOrRefresh => {
-            let at = deadline(Time::Seconds, "set")?;
+            let at = deadline(1, Time::Seconds, "set")?;
             let (condition, expiry) = (Condition::IfAbsent, Expiry::At(at));
             let operations = [
                 Operation::Set { key: key.clone(), value: value.clone(), condition, expiry, get: false },
@@ -354,10 +609,11 @@ fn plan(native: Native, keys: usize, args: Args<'_>, given: &mut Given<'_>) -> U
         Native::Extend if args.at(6) == b"0" => {
             DeadlineChange::MoveBy(integer(args.at(5)).ok_or(Complaint::NotInteger)?)
         }
-        Native::Extend => DeadlineChange::MoveTo(deadline(Time::Millis, "pexpire")?),
-        Native::ExpireMillis => DeadlineChange::To(deadline(Time::Millis, "pexpire")?),
-        Native::Renew => DeadlineChange::To(deadline(Time::Millis, "set")?),
-        Native::ExpireSeconds => DeadlineChange::To(deadline(Time::Seconds, "expire")?),
+        Native::ExtendBy => DeadlineChange::MoveBy(integer(arg(1)).ok_or(Complaint::NotInteger)?),
+        Native::Extend | Native::ExtendTo => DeadlineChange::MoveTo(deadline(1, Time::Millis, "pexpire")?),
+        Native::ExpireMillis => DeadlineChange::To(deadline(1, Time::Millis, "pexpire")?),
+        Native::Renew | Native::RenewAll => DeadlineChange::To(deadline(1, Time::Millis, "set")?),
+        Native::ExpireSeconds => DeadlineChange::To(deadline(1, Time::Seconds, "expire")?),
     };
     Ok(Operation::ExpireIf { key, value, deadline: change }.into())
 }
@@ -404,7 +660,7 @@ fn once(native: Native, args: Args<'_>, given: &Given<'_>) -> Understood {
     let watched = [(job, 0)].into();
     Ok(Plan {
         operation: Operation::Transaction { watched, operations: operations.into() },
-        shape: Shape::Once,
+        shape: Shape::Once(1),
     })
 }
 
@@ -504,36 +760,94 @@ pub(crate) fn kill(
     Err(Complaint::text("NOTBUSY No scripts in execution right now."))
 }
 
-/// A text without what does not matter: blanks but for one between words, semicolons, the kind of quotes, the
-/// letter case within them (in known scripts these are names of commands).
+/// Names beyond these stay as they are: no known script has so many.
+const NAMES_MAX: usize = 32;
+
+/// A text without what does not matter: blanks but for one between words, comments, semicolons, the kind of quotes, the letter
+/// case within them (in known scripts these are names of commands), and how local variables are named: they are numbered as
+/// they are declared.
 fn canonical(text: &[u8]) -> Vec<u8> {
-    let word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    /// Whether names follow that are declared.
+    #[derive(Copy, Clone, PartialEq)]
+    enum Declares {
+        Nothing,
+        This,
+        /// If a comma follows.
+        Another,
+    }
+    let word = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
     let mut result: Vec<u8> = Vec::with_capacity(text.len());
-    let mut quote = None;
-    let mut blank = false;
-    for byte in text.iter().copied() {
-        match quote {
-            Some(end) if byte == end => {
-                quote = None;
-                result.push(b'"');
+    let mut names: Vec<&[u8]> = Vec::new();
+    let mut declares = Declares::Nothing;
+    let mut rest = text;
+    while let [byte, behind @ ..] = rest {
+        if byte.is_ascii_whitespace() || *byte == b';' {
+            rest = behind;
+        } else if let Some(behind) = behind_comment(rest) {
+            rest = behind;
+        } else if word(byte) {
+            let length = rest.iter().position(|byte| !word(byte)).unwrap_or(rest.len());
+            let (name, behind) = rest.split_at(length);
+            rest = behind;
+            if result.last().is_some_and(word) {
+                result.push(b' ');
             }
-            Some(_) => result.push(byte.to_ascii_lowercase()),
-            None if byte.is_ascii_whitespace() || byte == b';' => blank = true,
-            None => {
-                if blank && word(byte) && result.last().is_some_and(|last| word(*last)) {
-                    result.push(b' ');
-                }
-                blank = false;
-                if byte == b'"' || byte == b'\'' {
-                    quote = Some(byte);
-                    result.push(b'"');
-                } else {
-                    result.push(byte);
+            let declared = declares == Declares::This;
+            let mut place = names.iter().position(|known| *known == name);
+            if place.is_none() && declared && names.len() < NAMES_MAX {
+                place = Some(names.len());
+                names.push(name);
+            }
+            match place {
+                Some(place) => result.extend(format!("${place}").bytes()),
+                None => result.extend(name),
+            }
+            declares = match name {
+                _ if declared => Declares::Another,
+                b"local" => Declares::This,
+                _ => Declares::Nothing,
+            };
+        } else {
+            let lists = declares == Declares::Another && *byte == b',';
+            declares = if lists { Declares::This } else { Declares::Nothing };
+            rest = behind;
+            if !matches!(byte, b'"' | b'\'') {
+                result.push(*byte);
+                continue;
+            }
+            result.push(b'"');
+            while let [inner, behind @ ..] = rest {
+                rest = behind;
+                match (inner, behind) {
+                    (b'\\', [escaped, behind @ ..]) => {
+                        rest = behind;
+                        result.extend([b'\\', *escaped]);
+                    }
+                    _ if inner == byte => {
+                        result.push(b'"');
+                        break;
+                    }
+                    (b'"', _) => result.extend(b"\\\""),
+                    _ => result.push(inner.to_ascii_lowercase()),
                 }
             }
         }
     }
     result
+}
+
+/// What follows a comment that a text begins with.
+fn behind_comment(text: &[u8]) -> Option<&[u8]> {
+    let text = text.strip_prefix(b"--")?;
+    let level = text.get(1..).unwrap_or_default().iter().take_while(|byte| **byte == b'=').count();
+    if text.first() == Some(&b'[') && text.get(1 + level) == Some(&b'[') {
+        let end = [&b"]"[..], &vec![b'='; level], b"]"].concat();
+        // One without end is an error of the script.
+        let at = text.windows(end.len()).position(|window| *window == *end)?;
+        return text.get(at + end.len()..);
+    }
+    let end = text.iter().position(|byte| matches!(byte, b'\n' | b'\r')).unwrap_or(text.len());
+    text.get(end..)
 }
 
 #[cfg(test)]
@@ -599,6 +913,149 @@ mod tests {
     }
 
     #[test]
+    fn texts_are_known_as_libraries_send_them() {
+        for (native, text) in [
+            (
+                Native::LockAll,
+                "\n\t-- Return 0 if an entry already exists.\n\tfor i, key in ipairs(KEYS) do\n\t\tif redis.call(\"exists\", key) == 1 then\n\t\t\treturn 0\n\t\tend\n\tend\n\n\t-- Create an entry for each provided key.\n\tfor i, key in ipairs(KEYS) do\n\t\tredis.call(\"set\", key, ARGV[1], \"PX\", ARGV[2])\n\tend\n\n\t-- Return the number of entries added.\n\treturn #KEYS\n",
+            ),
+            (
+                Native::ReleaseAll,
+                "\n\tlocal count = 0\n\tfor i, key in ipairs(KEYS) do\n\t\t-- Only remove entries for *this* lock value.\n\t\tif redis.call(\"get\", key) == ARGV[1] then\n\t\t\tredis.pcall(\"del\", key)\n\t\t\tcount = count + 1\n\t\tend\n\tend\n\n\t-- Return the number of entries removed.\n\treturn count\n",
+            ),
+            (
+                Native::RenewAll,
+                "\n  -- Return 0 if an entry exists with a *different* lock value.\n  for i, key in ipairs(KEYS) do\n    if redis.call(\"get\", key) ~= ARGV[1] then\n      return 0\n    end\n  end\n\n  -- Update the entry for each provided key.\n  for i, key in ipairs(KEYS) do\n    redis.call(\"set\", key, ARGV[1], \"PX\", ARGV[2])\n  end\n\n  -- Return the number of entries updated.\n  return #KEYS\n",
+            ),
+            (
+                Native::CountWithin,
+                "redis.call('set', KEYS[1], 0, 'EX', ARGV[2], 'NX') local consumed = redis.call('incrby', KEYS[1], ARGV[1]) local ttl = redis.call('pttl', KEYS[1]) if ttl == -1 then   redis.call('expire', KEYS[1], ARGV[2])   ttl = 1000 * ARGV[2] end return {consumed, ttl} ",
+            ),
+            (
+                Native::CountAnew,
+                "local windowMs = tonumber(ARGV[1])\nlocal timeToExpire = redis.call(\"PTTL\", KEYS[1])\nif timeToExpire <= 0 then\nredis.call(\"SET\", KEYS[1], 1, \"PX\", windowMs)\nreturn { 1, windowMs }\nend\nlocal totalHits = redis.call(\"INCR\", KEYS[1])        \nreturn { totalHits, timeToExpire }",
+            ),
+            (
+                Native::Counted,
+                "local totalHits = redis.call(\"GET\", KEYS[1])\nlocal timeToExpire = redis.call(\"PTTL\", KEYS[1])\nreturn { totalHits, timeToExpire }",
+            ),
+            (
+                Native::Release,
+                "\n  local key = KEYS[1]\n  local identifier = ARGV[1]\n\n  if redis.call('get', key) == identifier then\n    return redis.call('del', key)\n  end\n\n  return 0\n  ",
+            ),
+            (
+                Native::ExpireMillis,
+                "\n  local key = KEYS[1]\n  local identifier = ARGV[1]\n  local lockTimeout = ARGV[2]\n\n  local value = redis.call('get', key)\n\n  if value == identifier then\n    redis.call('pexpire', key, lockTimeout)\n    return 1\n  end\n\n  return 0\n  ",
+            ),
+            (
+                Native::Release,
+                "--\n-- Delete a key if content is equal\n--\n-- KEYS[1]   - key\n-- KEYS[2]   - content\nlocal key     = KEYS[1]\nlocal content = ARGV[1]\n\nlocal value = redis.call('get', key)\n\nif value == content then\n  return redis.call('del', key);\nend\n\nreturn 0\n",
+            ),
+            (
+                Native::ExtendTo,
+                "\n    local token = redis.call('get', KEYS[1])\n    if not token or token ~= ARGV[1] then\n        return 0\n    end\n    local expiration = redis.call('pttl', KEYS[1])\n    if not expiration then\n        expiration = 0\n    end\n    if expiration < 0 then\n        return 0\n    end\n    redis.call('pexpire', KEYS[1], ARGV[2])\n    return 1\n",
+            ),
+            (
+                Native::Release,
+                "-- KEYS[1] - lock name\n-- ARGS[1] - token\n-- return 1 if the lock was released, otherwise 0\n\nlocal token = redis.call('get', KEYS[1])\nif not token or token ~= ARGV[1] then\n    return 0\nend\nredis.call('del', KEYS[1])\nreturn 1\n",
+            ),
+            (
+                Native::ExtendBy,
+                "-- KEYS[1] - lock name\n-- ARGS[1] - token\n-- ARGS[2] - additional milliseconds\n-- return 1 if the locks time was extended, otherwise 0\n\nlocal token = redis.call('get', KEYS[1])\nif not token or token ~= ARGV[1] then\n    return 0\nend\nlocal expiration = redis.call('pttl', KEYS[1])\nif not expiration then\n    expiration = 0\nend\nif expiration < 0 then\n    return 0\nend\nredis.call('pexpire', KEYS[1], expiration + ARGV[2])\nreturn 1\n",
+            ),
+            (
+                Native::Lock,
+                "local key = KEYS[1]\nlocal lock_id = ARGV[1]\nlocal ttl = tonumber(ARGV[2])\nlocal ret = redis.call('setnx', key, lock_id)\nif ret == 1 and ttl > 0 then\n  redis.call('pexpire', key, ttl)\nend\nreturn ret\n",
+            ),
+            (
+                Native::Looks(Look::UnlockAndTell),
+                "local key = KEYS[1]\nlocal event_key = KEYS[2]\nlocal lock_id = ARGV[1]\nif redis.call(\"get\", key) == lock_id then\n  redis.call(\"lpush\", event_key, 1)\n  redis.call(\"ltrim\", event_key, 0, 0) -- Trim all but the first item.\n  return redis.call(\"del\", key)\nelse\n  return 0\nend\n",
+            ),
+            (
+                Native::Add,
+                "\nlocal current_count = redis.call(\"INCRBY\", KEYS[1], ARGV[1])\nif current_count == 1 then\n    redis.call(\"PEXPIRE\", KEYS[1], ARGV[2])\nend\nreturn current_count\n",
+            ),
+        ] {
+            assert_eq!(
+                Scripts::default().learn(text.as_bytes()).map(|(_, native)| native),
+                Ok(native),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn texts_are_known_that_many_write() {
+        for (native, text) in [
+            (
+                Native::ReleaseOrNothing,
+                "if redis.call(\"get\",KEYS[1]) == ARGV[1] then return redis.call(\"del\",KEYS[1]) end",
+            ),
+            (
+                Native::Release,
+                "if redis.call(\"get\",KEYS[1]) == ARGV[1] then\n  return redis.call(\"del\",KEYS[1]) -- it was ours\nend\nreturn 0",
+            ),
+            (
+                Native::Release,
+                "local token = redis.call(\"GET\", KEYS[1]);\nif token == ARGV[1] then redis.call(\"DEL\", KEYS[1]); return 1; end;\nreturn 0;",
+            ),
+            (
+                Native::ExpireOrNothing(Time::Millis),
+                "if redis.call(\"get\",KEYS[1]) == ARGV[1] then return redis.call(\"pexpire\",KEYS[1],ARGV[2]) end",
+            ),
+            (
+                Native::ExpireMillis,
+                "--[[ extends --]] if redis.call(\"get\",KEYS[1]) == ARGV[1] then return redis.call(\"pexpire\",KEYS[1],ARGV[2]) end return 0",
+            ),
+            (
+                Native::ExpireSeconds,
+                "if redis.call(\"get\",KEYS[1]) == ARGV[1] then return redis.call(\"expire\",KEYS[1],ARGV[2]) end return 0",
+            ),
+            (
+                Native::CountForSecond { tells: false },
+                "local current\ncurrent = redis.call(\"incr\",KEYS[1])\nif current == 1 then\n    redis.call(\"expire\",KEYS[1],1)\nend",
+            ),
+            (
+                Native::CountForSecond { tells: false },
+                "local current\ncurrent = redis.call(\"incr\",KEYS[1])\nif tonumber(current) == 1 then\n    redis.call(\"expire\",KEYS[1],1)\nend",
+            ),
+            (
+                Native::CountForSecond { tells: true },
+                "local c = redis.call(\"incr\",KEYS[1]) if tonumber(c) == 1 then redis.call(\"expire\",KEYS[1],1) end return c",
+            ),
+            (
+                Native::Count { time: Time::Seconds, tells: true },
+                "local hits = redis.call(\"INCR\", KEYS[1])\nif hits == 1 then\n  redis.call(\"EXPIRE\", KEYS[1], ARGV[1])\nend\nreturn hits",
+            ),
+            (
+                Native::Count { time: Time::Millis, tells: false },
+                "local n = redis.call(\"INCR\", KEYS[1]) if n == 1 then redis.call(\"PEXPIRE\", KEYS[1], ARGV[1]) end",
+            ),
+        ] {
+            assert_eq!(
+                Scripts::default().learn(text.as_bytes()).map(|(_, native)| native),
+                Ok(native),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_text_keeps_what_matters() {
+        for (text, expected) in [
+            ("return 'a -- b' -- c\nend", "return\"a -- b\"end"),
+            ("return 'it\\'s -- ' .. x --", "return\"it\\'s -- \"..x"),
+            ("a --[[ b\n]] c --[==[ ]] ]==] d -- e\rf", "a c d f"),
+            ("--[[ without end", "--[[without end"),
+            ("a - - b", "a--b"),
+            ("local a, b = 1 local c c = a.call b = d", "local $0,$1=1 local $2 $2=$0.call $1=d"),
+            ("a = 1 local a = a + 'a'", "a=1 local $0=$0+\"a\""),
+        ] {
+            assert_eq!(String::from_utf8(canonical(text.as_bytes())).unwrap(), expected, "{text}");
+        }
+    }
+
+    #[test]
     fn a_script_is_known_however_it_is_laid_out() {
         let mut scripts = Scripts::default();
         let text = b"if redis.call('GET',KEYS[1])==ARGV[1]\n then\treturn redis.call('DEL',KEYS[1]); else return 0 end;";
@@ -609,6 +1066,8 @@ mod tests {
             "if redis.call('get',KEYS[2])==ARGV[1] then return redis.call('del',KEYS[1]) else return 0 end",
             "if redis.call('get',KEYS[1])==ARGV[1] then return redis.call('d el',KEYS[1]) else return 0 end",
             "if redis.call('get',KEYS[1])==ARGV[1] then return redis.call('del',KEYS[1]) else return 0 e nd",
+            "if redis.call('get',KEYS[1])==ARGV[1] then return redis.call('del',KEYS[1]) --else return 0 end",
+            "local a = redis.call('get',KEYS[1]) if b == ARGV[1] then return redis.call('del',KEYS[1]) end",
             "",
         ] {
             assert!(scripts.learn(other.as_bytes()).is_err(), "{other}");

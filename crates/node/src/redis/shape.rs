@@ -26,7 +26,7 @@ impl Plan {
 
     /// Whether it can be no part of a transaction.
     pub(crate) fn stands_alone(&self) -> bool {
-        self.has_steps() || matches!(self.shape, Shape::Once)
+        self.has_steps() || matches!(self.shape, Shape::Once(_))
     }
 }
 
@@ -57,8 +57,14 @@ pub(crate) enum Shape {
     Released,
     /// Whether a lock was set, 1, or its deadline moved, 2, or neither, 0.
     Acquired,
-    /// Whether a transaction was carried out, 1 or 0, unless a part of it was refused.
-    Once,
+    /// This number if a transaction was carried out, else 0, unless a part of it was refused.
+    Once(i64),
+    /// What the parts of a transaction tell, unless one was refused.
+    Parts,
+    /// The same of the first part.
+    First,
+    /// The sum of the numbers that they tell.
+    Sum,
     /// The first of the steps of this script.
     Steps(Box<Script>),
     /// Pairs stay pairs in RESP2 too (ZMPOP).
@@ -156,15 +162,25 @@ fn lay_out(shape: Shape, response: &Response, reply: &mut Reply<'_>) {
             [_, Response::Integer(deleted)] => deleted,
             _ => 0,
         }),
-        (Shape::Acquired | Shape::Once, Response::Array(parts)) if let Some(refused) = error_in(parts) => {
-            plain(refused, false, reply);
+        (
+            Shape::Acquired | Shape::Once(_) | Shape::Parts | Shape::First | Shape::Sum,
+            Response::Array(parts),
+        ) if let Some(refused) = error_in(parts) => plain(refused, false, reply),
+        (Shape::First, Response::Array(parts)) => {
+            plain(parts.first().unwrap_or(&Response::Nil), false, reply);
+        }
+        (Shape::Sum, Response::Array(parts)) => {
+            let number = |part: &Response| if let Response::Integer(number) = part { *number } else { 0 };
+            reply.integer(parts.iter().map(number).sum::<i64>());
         }
         (Shape::Acquired, Response::Array(parts)) => reply.integer(match parts[..] {
             [Response::Ok, _] => 1,
             [_, Response::Integer(moved)] => 2 * moved,
             _ => 0,
         }),
-        (Shape::Once, response) => reply.integer(i64::from(*response != Response::NilArray)),
+        (Shape::Once(number), response) => {
+            reply.integer(if *response == Response::NilArray { 0 } else { number });
+        }
         (Shape::Streams | Shape::Grouped(_), Response::Pairs(streams)) => {
             let version = reply.version();
             match version {

@@ -145,6 +145,8 @@ pub(crate) mod flag {
 pub(crate) enum Keys {
     /// It has none.
     None,
+    /// It has none, but shard channels in the place of a range from the first string: `last` counts from the end where negative.
+    ShardChannels { last: i32 },
     /// Every `step`th string from `first` to `last`, which counts from the end where negative.
     Range { first: i32, last: i32, step: i32 },
     /// As many as the string at this place says, from the next one on, and perhaps the first string.
@@ -168,6 +170,7 @@ impl Keys {
         match self {
             Keys::None | Keys::Streams | Keys::Counted { target: false, .. } => (0, 0, 0),
             Keys::Counted { target: true, .. } | Keys::Stored { .. } => (1, 1, 1),
+            Keys::ShardChannels { last } => (1, last, 1),
             Keys::Range { first, last, step } => (first, last, step),
         }
     }
@@ -175,7 +178,7 @@ impl Keys {
     /// The places of the keys in this request; `None` where the request cannot be right.
     pub(crate) fn places(self, args: Args<'_>) -> Option<Vec<usize>> {
         match self {
-            Keys::None => Some(Vec::new()),
+            Keys::None | Keys::ShardChannels { .. } => Some(Vec::new()),
             Keys::Range { first, last, step } => {
                 let last = if last < 0 { args.len() as i32 + last } else { last };
                 Some((first..=last).step_by(step as usize).map(|at| at as usize).collect())

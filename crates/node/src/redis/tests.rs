@@ -276,7 +276,7 @@ fn encode_line(line: &str) -> Vec<u8> {
 /// Plays a script and returns it with what it led to. In a reply `·` is a line end.
 ///
 /// `> a b` sends a request; `> a ; b` two in one piece; `| bytes` sends bytes with escapes; `< 3 int 1`
-/// answers request 3; `+ 5` lets seconds pass; `! fill k` and `! publish c m` are what others do; `! close` closes the client's end.
+/// answers request 3; `+ 5` lets seconds pass; `! fill k`, `! publish c m` and `! spublish c m` are what others do; `! close` closes the client's end.
 pub(super) fn talk(login: Login, script: &str) -> String {
     play(&mut World::new(login), script)
 }
@@ -308,6 +308,9 @@ pub(super) fn play(world: &mut World, script: &str) -> String {
                 ["fill", key] => world.hub.filled(KeyspaceId(1), &key.into(), 1, world.now),
                 ["publish", channel, payload] => {
                     world.hub.publish(channel.into(), payload.into());
+                }
+                ["spublish", channel, payload] => {
+                    world.hub.publish_to_shard(channel.into(), payload.into());
                 }
                 ["close"] => world.hang_up(),
                 _ => panic!("others fill or publish, or it closes, not {rest}"),

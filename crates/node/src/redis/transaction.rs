@@ -8,6 +8,7 @@
 use super::complaint::Complaint;
 use super::connection::{Sink, State, Step, WORK_MAX};
 use super::login;
+use super::pubsub;
 use super::reply::Reply;
 use super::request::{Args, Kept};
 use super::shape::{self, Item, Shape};
@@ -229,7 +230,7 @@ pub(crate) fn exec(state: &mut State, context: &mut Context<'_>, sink: &mut Sink
     // Nor is anything published ahead of what was written before.
     if state.pipeline.ordered() > 0
         && queue.specs.iter().all(|spec| matches!(spec.action, Action::Local(_)))
-        && queue.specs.iter().any(|spec| spec.name == "publish")
+        && queue.specs.iter().any(|spec| pubsub::publishes(spec.name))
     {
         return Step::Stalled;
     }

@@ -239,6 +239,11 @@ impl SnapshotStore {
         if all.is_empty() { "there is none".into() } else { all.join("; ") }
     }
 
+    /// How many snapshots were found damaged.
+    pub(super) fn unusable(&self) -> u64 {
+        self.damaged.values().map(Vec::len).sum::<usize>() as u64
+    }
+
     pub(super) fn path(&self) -> &Path {
         &self.path
     }

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering::Relaxed;
 
 use expect_test::{Expect as Golden, expect};
 use isochrone_core::{Blob, Snapshot};
@@ -152,6 +153,7 @@ fn one_damaged_snapshot_is_survived_on_the_spot() {
     damage(tables(dir.path()).last().unwrap());
     let mut node = Node::start(dir.path()).unwrap();
     assert_eq!(node.a, text);
+    assert_eq!(node.snapshots.metrics().unusable.load(Relaxed), 1);
     // The damaged one does not count as a generation: the older one is still the one to fall back to.
     node.record(A, "<again>");
     let trim = node.snapshot();

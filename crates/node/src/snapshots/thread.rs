@@ -25,6 +25,8 @@ pub struct SnapshotMetrics {
     pub bytes: AtomicU64,
     /// Snapshots that failed.
     pub failures: AtomicU64,
+    /// Snapshots that were found damaged, since this start, and passed over.
+    pub unusable: AtomicU64,
     /// How long the last one took, in nanoseconds.
     pub last_nanos: AtomicU64,
 }
@@ -68,7 +70,8 @@ impl SnapshotThread {
         let (jobs, queue) = channel();
         let (report, done) = channel();
         let stopping = Arc::new(AtomicBool::new(false));
-        let metrics = Arc::new(SnapshotMetrics::default());
+        let metrics =
+            Arc::new(SnapshotMetrics { unusable: store.unusable().into(), ..SnapshotMetrics::default() });
         let worker = Worker { store, mark, stopping: Arc::clone(&stopping), metrics: Arc::clone(&metrics) };
         let thread = std::thread::Builder::new()
             .name("snapshots".into())

@@ -88,6 +88,8 @@ pub struct Link {
     pub failures: u64,
     /// The last answer to a ping.
     pub told: Option<Told>,
+    /// Where it is not ready: since when the peer was not heard of, or was tried in vain.
+    pub down: Option<Instant>,
     token: Token,
     hello: Hello,
     tls: Option<Arc<ClientConfig>>,
@@ -209,7 +211,7 @@ enum Broken {
     Version(u16),
     #[error("it sent a frame that an acceptor does not send")]
     Unexpected,
-    #[error("no answer for {0}")]
+    #[error("no answer within {0}")]
     Silent(Span),
 }
 
@@ -233,6 +235,7 @@ impl Link {
             connects: 0,
             failures: 0,
             told: None,
+            down: None,
             token,
             hello,
             tls,
@@ -265,7 +268,7 @@ impl Link {
     }
 
     /// Changes what is emulated. A cut loses what is on its way.
-    pub fn emulate(&mut self, delay: Delay, queue: &mut PeerQueue) {
+    pub fn emulate(&mut self, delay: Delay, queue: &mut PeerQueue, now: Instant) {
         if delay.cut {
             // The connection stays: a message of which a part has left would be taken for the beginning of the next.
             let begun = std::mem::take(&mut self.waiting).begun();
@@ -274,6 +277,11 @@ impl Link {
         }
         queue.loss = delay.loss;
         self.delay = delay;
+        if self.ready() {
+            self.down = None;
+        } else {
+            self.down.get_or_insert(now);
+        }
     }
 
     /// The next dial shows and demands this.
@@ -542,6 +550,9 @@ impl Link {
                 self.pause = PAUSE_MIN;
                 self.last_error.clear();
                 self.state = State::Ready { stream, frames, ping_at: now, heard: now };
+                if self.ready() {
+                    self.down = None;
+                }
                 Ok(())
             }
             other => {
@@ -553,6 +564,8 @@ impl Link {
 
     fn broken(&mut self, now: Instant, registry: &Registry, error: &Broken) {
         self.failures += 1;
+        let heard = if let State::Ready { heard, .. } = &self.state { *heard } else { now };
+        self.down.get_or_insert(heard);
         if let Broken::Disowned(why) = error {
             self.disowned = Some(why.clone());
         }
@@ -630,6 +643,7 @@ mod tests {
         }
         link.take(queue, now);
         assert!(!queue.open && link.next_deadline() > now);
+        assert_eq!(link.down, Some(now));
 
         let peer = TcpListener::bind(address).unwrap();
         link.hail(queue, now, registry);

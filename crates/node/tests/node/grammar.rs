@@ -597,6 +597,9 @@ PUBLISH F V
 PUBSUB CHANNELS
 PUBSUB NUMSUB F
 PUBSUB NUMPAT
+SPUBLISH F V
+PUBSUB SHARDCHANNELS
+PUBSUB SHARDNUMSUB F
 SCRIPT EXISTS F
 SCRIPT FLUSH
 CLIENT GETREDIR
@@ -731,7 +734,7 @@ pub const INCOMPARABLE: &[(&str, &str)] = &[
         "what is told of a server is another thing on another server",
     ),
     (
-        "subscribe unsubscribe psubscribe punsubscribe pubsub|help",
+        "subscribe unsubscribe psubscribe punsubscribe ssubscribe sunsubscribe pubsub|help",
         "messages come when they come: a test of conversations and one of real clients",
     ),
     (
@@ -969,7 +972,8 @@ pub fn lay(form: &str, reply: &[u8]) -> Vec<u8> {
 }
 
 /// A reply without its times: those that are told in milliseconds since 1970 are all one, those that tell how long ago
-/// something was, the first number behind a string, are rounded down to ten seconds. How large the tree of a stream is, which
+/// something was, the first number behind a string, are rounded down to ten seconds, and to nothing below thirty, since a failover comes
+/// between. How large the tree of a stream is, which
 /// there is none of here, is no number either.
 fn timeless(reply: &[u8]) -> Vec<u8> {
     let mut lines: Vec<Vec<u8>> = reply.split(|byte| *byte == b'\n').map(<[u8]>::to_vec).collect();
@@ -985,7 +989,8 @@ fn timeless(reply: &[u8]) -> Vec<u8> {
         } else if millis > 1 << 38 {
             lines[at] = b":then\r".to_vec();
         } else if number(&lines[at - 1]).is_none() && !counts {
-            lines[at] = format!(":{}\r", millis / 10_000 * 10_000).into_bytes();
+            let told = if millis < 30_000 { 0 } else { millis / 10_000 * 10_000 };
+            lines[at] = format!(":{told}\r").into_bytes();
         }
     }
     lines.join(&b'\n')

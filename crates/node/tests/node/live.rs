@@ -6,11 +6,16 @@ use isochrone_core::{KeyspaceId, NodeId, Span};
 use isochrone_node::cert;
 use isochrone_node::gateway::Gateway;
 use isochrone_node::journal::Expect;
-use isochrone_node::node::{DEFAULT_SNAPSHOT_BYTES, Node, NodeConfig, NodeHandle, Sockets};
+use isochrone_node::node::{
+    DEFAULT_SNAPSHOT_BYTES, Node, NodeConfig, NodeHandle, Sockets, StartError, credentials,
+};
 use isochrone_node::protocols::{Administration, Protocols};
+use isochrone_node::security;
 use isochrone_node::transport::emulation::{Delay, Emulation};
 use isochrone_node::transport::frame::{self, Frame, Hello, Life, MAGIC, Start, VERSION};
 use isochrone_proto::health::{HealthCheckRequest, HealthClient, ServingStatus};
+use rustls::pki_types::ServerName;
+use rustls::{ClientConnection, StreamOwned};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -531,14 +536,13 @@ fn say(address: SocketAddr, bytes: &[u8]) -> Vec<u8> {
     answer
 }
 
-/// Certificates for every node, made for `cluster_id`; node 2 gets node 1's if `swapped`.
-fn certificates(path: &Path, cluster_id: u64, swapped: bool) {
+/// Certificates for every node, made for `cluster_id`.
+fn certificates(path: &Path, cluster_id: u64) {
     let ca = cert::authority("test", 30).unwrap();
     std::fs::write(path.join("ca.pem"), &ca.certificate).unwrap();
     for node in 0..NODES {
-        let of = if swapped && node == 2 { 1 } else { node };
         let name = format!("node-{node}");
-        let issued = cert::node(&ca, "test", cluster_id, NodeId(of), &name, 30).unwrap();
+        let issued = cert::node(&ca, "test", cluster_id, NodeId(node), &name, 30).unwrap();
         std::fs::write(path.join(format!("{name}.pem")), issued.certificate).unwrap();
         std::fs::write(path.join(format!("{name}.key")), issued.key).unwrap();
     }
@@ -615,7 +619,7 @@ fn copy(from: &Path, to: &Path) {
 fn nodes_speak_mutual_tls() {
     let directory = tempfile::tempdir().unwrap();
     let cluster_id = Cluster::new("", None).deployment.cluster_id();
-    certificates(directory.path(), cluster_id, false);
+    certificates(directory.path(), cluster_id);
     let mut cluster = Cluster::new(PEER_TLS, Some(directory));
     cluster.start_all();
     cluster.connected();
@@ -635,16 +639,69 @@ fn nodes_speak_mutual_tls() {
 fn a_node_with_the_certificate_of_another_is_refused() {
     let directory = tempfile::tempdir().unwrap();
     let cluster_id = Cluster::new("", None).deployment.cluster_id();
-    certificates(directory.path(), cluster_id, true);
+    certificates(directory.path(), cluster_id);
     let mut cluster = Cluster::new(PEER_TLS, Some(directory));
     cluster.start_all();
-    let trouble = |node: u16, peer: usize| {
-        cluster.nodes[&NodeId(node)].status().peers.get(peer).map(|p| p.trouble.clone())
-    };
-    // Node 2 dials node 0 and shows node 1's certificate; node 0 dials node 2 and is shown it.
-    eventually("refused by the acceptor", || {
-        trouble(2, 0).filter(|text| text.contains("its certificate is not made for n2."))
+    cluster.connected();
+    // Somebody with node 1's certificate says to node 0 that it is node 2.
+    let at = |name: &str| cluster.directory.path().join(name);
+    let (ca, own, key) = (at("ca.pem"), at("node-1.pem"), at("node-1.key"));
+    let tls = security::peer_tls(&ca, &own, &key, &security::peer_name(NodeId(1), cluster_id)).unwrap();
+    let expected = ServerName::try_from(security::peer_name(NodeId(0), cluster_id)).unwrap();
+    let session = ClientConnection::new(tls.client, expected).unwrap();
+    let mut stream = StreamOwned::new(session, TcpStream::connect(cluster.peers[&NodeId(0)]).unwrap());
+    let (from, to) = (NodeId(2), NodeId(0));
+    let (magic, version, cluster_name, life) = (MAGIC, VERSION, "test".to_owned(), cluster.life(from));
+    let mut bytes = Vec::new();
+    frame::hello(&mut bytes, &Hello { magic, version, cluster_id, cluster: cluster_name, from, to, life });
+    stream.write_all(&bytes).unwrap();
+    stream.sock.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let mut answer = Vec::new();
+    // The end may come without that of TLS.
+    let _ = stream.read_to_end(&mut answer);
+    let Ok(Some((Frame::Refuse(why), _))) = frame::parse(&answer, 1 << 20) else { panic!("{answer:?}") };
+    assert!(why.contains("its certificate is not made for n2."), "{why}");
+    // Where node 0 looks for node 2, node 1 answers.
+    let elsewhere = cluster.peers[&NodeId(1)];
+    let there = cluster.peers.insert(NodeId(2), elsewhere).unwrap();
+    cluster.kill_and_start(NodeId(0));
+    cluster.peers.insert(NodeId(2), there);
+    eventually("refused by the dialler", || {
+        let status = cluster.nodes[&NodeId(0)].status();
+        status.peers.get(1).map(|peer| peer.trouble.clone()).filter(|text| text.contains("certificate"))
     });
-    eventually("refused by the dialler", || trouble(0, 1).filter(|text| text.contains("certificate")));
-    assert_eq!(cluster.client(0).count(), 1, "the other two are a majority");
+}
+
+#[test]
+fn a_node_does_not_start_with_a_certificate_that_its_peers_would_refuse() {
+    let directory = tempfile::tempdir().unwrap();
+    let cluster_id = Cluster::new("", None).deployment.cluster_id();
+    certificates(directory.path(), cluster_id);
+    for end in ["pem", "key"] {
+        let [from, to] = [1, 2].map(|node| directory.path().join(format!("node-{node}.{end}")));
+        std::fs::copy(from, to).unwrap();
+    }
+    let cluster = Cluster::new(PEER_TLS, Some(directory));
+    let refused = |error: StartError| error.to_string();
+    let node = |node| credentials(&cluster.deployment, NodeId(node)).map(drop).map_err(refused);
+    assert_eq!([node(0), node(1)], [Ok(()), Ok(())]);
+    let config = NodeConfig {
+        deployment: Arc::clone(&cluster.deployment),
+        node: NodeId(2),
+        data: cluster.directory.path().join("data-2"),
+        expect: Expect::Anything,
+        sockets: Sockets::default(),
+        peers: BTreeMap::new(),
+        emulation: None,
+        admin_token: None,
+        network: None,
+        snapshot_bytes: DEFAULT_SNAPSHOT_BYTES,
+    };
+    let started = Node::start(config, &cluster.protocols, (cluster.gateway)()).map(drop).map_err(refused);
+    assert_eq!(started, node(2));
+    let why = started.unwrap_err();
+    assert!(
+        why.contains("node-2.pem: it is not made for n2.") && why.contains("so peers refuse it"),
+        "{why}"
+    );
 }

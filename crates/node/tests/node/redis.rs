@@ -308,6 +308,25 @@ fn pops_wait_at_every_node_and_messages_reach_every_node() {
     assert_eq!(heard, ["*3", "message", "news", "hello"]);
     let mut here = client(&cluster, 1);
     assert_eq!(here.call("PUBLISH news again"), ":1");
+    let mut of_shard = client(&cluster, 1);
+    assert_eq!(of_shard.call("SSUBSCRIBE news"), "*3");
+    assert_eq!([of_shard.line(), of_shard.line(), of_shard.line()], ["ssubscribe", "news", ":1"]);
+
+    // Who has subscribed counts at every node, for as long as it is there.
+    let mut elsewhere = client(&cluster, 2);
+    let mut counts = |command: &str, count: &str| {
+        eventually(command, || {
+            assert_eq!([elsewhere.call(command), elsewhere.line()], ["*2", "news"]);
+            (elsewhere.line() == count).then_some(())
+        });
+    };
+    counts("PUBSUB NUMSUB news", ":1");
+    counts("PUBSUB SHARDNUMSUB news", ":1");
+    drop(listener);
+    counts("PUBSUB NUMSUB news", ":0");
+    assert_eq!(elsewhere.call("SPUBLISH news hello"), ":0", "nobody at that node");
+    let heard: Vec<String> = (0..4).map(|_| of_shard.line()).collect();
+    assert_eq!(heard, ["*3", "smessage", "news", "hello"]);
 }
 
 #[test]

@@ -12,6 +12,8 @@ pub(crate) struct Paths {
     safe: RoundTrip,
     /// Commands asked for until a safe answer is asked for to see how long that takes.
     until_sample: u32,
+    /// Commands from the last time to that one.
+    every: u32,
     /// Nothing is recorded before this.
     paused: Option<Instant>,
 }
@@ -27,6 +29,9 @@ struct Meter {
 
 /// How often the way of two steps is measured: each so many commands.
 const SAMPLE: u32 = 128;
+/// The same at first while it is not known, and then eight times as many: of one that is asked for again, as under a new
+/// leader the first often is, the time says nothing; and of many that are asked for at once none has an answer yet.
+const SOON: u32 = 4;
 
 impl Paths {
     /// Nothing is known of the ways of this view but what those of the former one say of the same witnesses.
@@ -85,13 +90,15 @@ impl Paths {
     /// A safe answer has come that was asked for at once.
     pub(crate) fn safe(&mut self, trip: Span) {
         self.safe.mean(trip);
+        (self.every, self.until_sample) = (SAMPLE, SAMPLE - 1);
     }
 
     /// Whether a safe answer is to be asked for together with the command: where it comes as soon as the last
     /// witness that is needed answers, and sometimes to see how long it takes.
     pub(crate) fn wants_safe(&mut self, needed: usize) -> bool {
         if self.until_sample == 0 {
-            self.until_sample = SAMPLE;
+            self.every = (self.every * 8).clamp(SOON, SAMPLE);
+            self.until_sample = self.every - 1;
             return true;
         }
         self.until_sample -= 1;
@@ -142,6 +149,26 @@ mod tests {
             assert_eq!(after.witnesses[0].trip.known(), Some(ms(far)));
             assert_eq!(after.witnesses[1].trip.known(), None);
         }
+    }
+
+    /// 7.2: until it is, everybody waits for the far witness, however near the leader and its majority are.
+    #[test]
+    fn a_way_that_is_not_known_is_soon_measured() {
+        let ms = Span::from_millis;
+        let mut paths = Paths::of(&view(1, &[1, 2]), None);
+        paths.answered(0, ms(5));
+        paths.answered(1, ms(200));
+        let sampled = |paths: &mut Paths, count: u32| (0..count).filter(|_| paths.wants_safe(2)).count();
+        assert_eq!(sampled(&mut paths, 36 + SAMPLE), 3, "the first, the 5th and the 37th");
+        paths.safe(ms(300));
+        assert_eq!(sampled(&mut paths, SAMPLE), 1, "known, it is measured as seldom as before");
+        paths.safe(ms(300));
+        assert_eq!(sampled(&mut paths, SAMPLE - 1), 0);
+        // Under the next leader the witnesses are as far as they were, and the safe way is another.
+        let mut after = Paths::of(&view(2, &[1, 2]), Some((&view(1, &[1, 2]), &paths)));
+        assert_eq!(sampled(&mut after, SOON), 1);
+        after.safe(ms(6));
+        assert_eq!(sampled(&mut after, SAMPLE), SAMPLE as usize);
     }
 
     /// D-5.

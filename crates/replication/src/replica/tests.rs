@@ -1047,6 +1047,12 @@ fn who_leads_when_the_members_change_leads_the_next_epoch_first() {
         }
         assert!(newcomer.replica.install(7));
         assert_eq!((newcomer.replica.epoch, newcomer.replica.order.preferred), (1, None));
+        // As an earlier version has it in its journal.
+        let mut earlier = setup(preferred);
+        let chunk = bench.replica.view(7).chunk(0).unwrap();
+        earlier.replica.stage(0, &chunk[..chunk.len() - 1]);
+        assert!(earlier.replica.install(7));
+        assert_eq!((earlier.replica.epoch, earlier.replica.order.preferred), (1, preferred));
         assert_eq!(newcomer.restarted_as(setup(Some(ReplicaId(1)))).replica.order.preferred, None);
         let bench = ended(Entry::Stop { members: members.clone() }, preferred);
         assert_eq!(bench.replica.order.preferred, preferred);

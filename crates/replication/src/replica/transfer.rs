@@ -6,7 +6,7 @@
 use super::Replica;
 use crate::family::Tuning as _;
 use crate::message::{Entry, Message, Note, Record, Successors, Timer};
-use crate::order::Order;
+use crate::order::{Member, Order};
 use isochrone_core::transfer::OFFER_IDLE;
 use isochrone_core::{
     Blob, Effects, Export, Fact, Malformed, OnceTable, ProcessId, Pull, StateMachine, wire,
@@ -14,13 +14,14 @@ use isochrone_core::{
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// Chunk 0 of a view.
+/// Chunk 0 of a view. Behind it stands a 1 where the first of the members has led first: it is in journals, too, where earlier
+/// versions have written it without.
 #[derive(Clone, Hash, Debug, Serialize, Deserialize)]
 struct Head<P> {
     /// Which view this is, among those of its giver.
     view: u64,
     epoch: u32,
-    successors: Successors,
+    members: Arc<[Member]>,
     position: P,
     applied: u64,
     digest: u64,
@@ -47,9 +48,13 @@ impl<S: StateMachine> Export for View<S> {
 #[derive(Clone, Hash)]
 pub(super) struct Staged<S: StateMachine, P> {
     head: Head<P>,
+    first_leads: bool,
     machine: S,
     once: OnceTable<S::Reply>,
 }
+
+/// Behind the head of a view whose first member has led first.
+const FIRST_LEADS: u8 = 1;
 
 /// The number of a view: later epochs behind earlier ones.
 fn numbered(epoch: u32, serial: u64) -> u64 {
@@ -107,13 +112,15 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
         let head = Head {
             view,
             epoch: self.epoch,
-            successors: Successors { members: self.members.clone(), first_leads: self.first_leads },
+            members: self.members.clone(),
             position: self.order.position(),
             applied: self.applied,
             digest: self.digest,
             once_chunks: once.len() as u64,
         };
-        let first = std::iter::once(Blob::from(wire::encode(&head))).chain(once).collect();
+        let mut bytes = wire::encode(&head);
+        bytes.extend(self.first_leads.then_some(FIRST_LEADS));
+        let first = std::iter::once(Blob::from(bytes)).chain(once).collect();
         View { first, state: self.decided_machine().export() }
     }
 
@@ -203,10 +210,16 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
 
     fn absorb_staged(&mut self, index: u64, chunk: &[u8]) -> Result<(), Malformed> {
         if index == 0 {
-            let head: Head<O::Position> = wire::decode(chunk)
-                .map_err(|error| Malformed { what: "head of a peer's state", cause: error.to_string() })?;
+            let malformed = |cause| Malformed { what: "head of a peer's state", cause };
+            let (head, rest): (Head<O::Position>, _) =
+                wire::decode_prefix(chunk).map_err(|error| malformed(error.to_string()))?;
+            let first_leads = match rest {
+                [] => false,
+                [FIRST_LEADS] => true,
+                _ => return Err(malformed("more stands behind it".to_owned())),
+            };
             let (machine, once) = (self.empty.clone(), Self::empty_once(&self.service));
-            self.staged = Some(Box::new(Staged { head, machine, once }));
+            self.staged = Some(Box::new(Staged { head, first_leads, machine, once }));
             return Ok(());
         }
         match &mut self.staged {
@@ -219,14 +232,14 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
     /// Makes the staged state this replica's own, where it is ahead.
     pub(super) fn install(&mut self, view: u64) -> bool {
         let Some(staged) = self.staged.take_if(|staged| staged.head.view == view) else { return false };
-        let Staged { head, machine, once } = *staged;
+        let Staged { head, first_leads, machine, once } = *staged;
         if head.epoch < self.epoch {
             self.order.give_up();
             return false;
         }
         let later = head.epoch > self.epoch;
         if later {
-            self.begin_epoch(head.epoch, head.successors);
+            self.begin_epoch(head.epoch, Successors { members: head.members, first_leads });
         }
         // At the beginning of an epoch no order has anything to say against it.
         let ahead = self.order.install(&head.position) || later;

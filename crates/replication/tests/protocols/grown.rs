@@ -157,7 +157,7 @@ fn keeps_enough_of_three<F: Family>(leads: &[bool]) {
 fn goes_on_under_who_leads<F: Family>() {
     for seed in 0..20 {
         let mut group = Group::<F>::new(seed, 3, 1, |_| {});
-        let mut set = |group: &mut Group<F>, text| {
+        let set_at = |group: &mut Group<F>, text| {
             let asked = group.cluster.now();
             assert!(
                 group.done(NodeId(2), &Request::Command(set(text))),
@@ -167,13 +167,13 @@ fn goes_on_under_who_leads<F: Family>() {
             );
             group.cluster.now().since(asked)
         };
-        set(&mut group, "before");
+        set_at(&mut group, "before");
         group.cluster.crash(NodeId(0));
-        set(&mut group, "without the first");
+        set_at(&mut group, "without the first");
         group.cluster.run_for(Span::from_secs(5), &mut group.answers);
         let change = Request::Change(Change::Add(NodeId(3)));
         assert!(group.done(NodeId(1), &change), "{} {seed}: {}", F::NAME, group.told);
-        let waited = set(&mut group, "with another");
+        let waited = set_at(&mut group, "with another");
         assert!(waited < Span::from_millis(150), "{} {seed}: {waited}", F::NAME);
         assert_eq!(group.cluster.broken(), None, "{} {seed}", F::NAME);
     }

@@ -1,5 +1,5 @@
 use super::*;
-use isochrone_core::command::{Kind, PRESENT};
+use isochrone_core::command::{ExpiryCondition, Kind, PRESENT};
 
 #[test]
 fn set_has_all_its_options() {
@@ -401,6 +401,38 @@ fn a_lock_is_changed_by_its_holder_only() {
     for refused in [release("me"), extend("me", To(at(500)))] {
         assert_eq!(store.run(refused), Response::Error(Refusal::WrongType));
     }
+}
+
+#[test]
+fn a_counter_of_a_limiter_has_a_deadline_from_its_first() {
+    let mut store = one_of_each();
+    let count = |key: &str, by, until, anew| {
+        let key = b(key);
+        Operation::CountUntil { key, by, until: at(until), anew }
+    };
+    let told = |sum, left| Response::Array(vec![Response::Integer(sum), Response::Integer(left)]);
+    for anew in [false, true] {
+        store.run(Operation::Del { keys: names("n") });
+        assert_eq!(store.run(count("n", 1, 500, anew)), told(1, 499));
+        assert_eq!(store.run(count("n", 1, 700, anew)), told(2, 499), "it has its deadline");
+        store.run(set("n", "5"));
+        assert_eq!(store.run(count("n", 2, 700, anew)), told(if anew { 2 } else { 7 }, 699));
+        store.run(set("n", "5"));
+        assert_eq!(store.run(count("n", 2, 0, anew)), told(if anew { 2 } else { 7 }, 0));
+        assert_eq!(store.run(get("n")), Response::Nil, "a deadline in the past deletes");
+    }
+    assert_eq!(store.run(count("list", 1, 500, false)), WRONG_TYPE);
+    assert_eq!(store.run(count("string", 1, 500, false)), Refusal::NotInteger.into());
+    let ttl = |key: &str| Operation::Ttl {
+        key: b(key),
+        unit: isochrone_core::command::TtlUnit::Millis,
+        absolute: false,
+    };
+    assert_eq!(store.run(ttl("list")), Response::Integer(-1), "it is as it was");
+    assert_eq!(store.run(count("list", 1, 500, true)), told(1, 499));
+    assert_eq!(store.run(get("list")), bulk("1"));
+    store.run(Operation::ExpireAt { key: b("set"), at: at(400), condition: ExpiryCondition::Always });
+    assert_eq!(store.run(count("set", 1, 500, true)), WRONG_TYPE);
 }
 
 #[test]

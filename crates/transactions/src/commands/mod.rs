@@ -13,7 +13,8 @@
 //! then is a transaction that writes.
 //!
 //! **Again.** A transaction that was aborted took no effect, so the command is executed anew, after the pauses of
-//! [`Retry`], until its time is up. What nobody knows the end of is not tried again.
+//! [`Retry`], until its time is up. A commit that waits for others until then is to be aborted, where the protocol still can.
+//! What nobody knows the end of is not tried again.
 //!
 //! **Order** (`command.in_order`). Commands that share a key, one of them to change it, are executed in the order in
 //! which they came, whoever asked; so those of one connection are. While a transaction is under way, those behind it
@@ -88,9 +89,7 @@ pub enum Refusal {
     )]
     Moving(Span),
     /// It was aborted each time until its time was up.
-    #[error(
-        "TRYAGAIN aborted {tries} times within {limit}, at last for {reason}; others change the same keys"
-    )]
+    #[error("TRYAGAIN aborted {tries} times within {limit}, at last for {reason}{}", others(.reason))]
     Contended {
         /// How often.
         tries: u32,
@@ -99,8 +98,10 @@ pub enum Refusal {
         /// Why it was aborted at last.
         reason: Reason,
     },
-    /// A partition was not to be reached until its time was up.
-    #[error("TRYAGAIN a partition was not reached within {0}; it may be cut off or have no majority")]
+    /// A partition was not to be reached until its time was up, or others held the same keys there.
+    #[error(
+        "TRYAGAIN no answer within {0}: others hold the same keys, or a partition is cut off or has no majority"
+    )]
     Unreached(Span),
     /// Others on the same keys were before it until its time was up.
     #[error("TRYAGAIN it has waited for {0} behind others on the same keys")]
@@ -117,6 +118,11 @@ pub enum Refusal {
     /// Too much waits here.
     #[error("TRYAGAIN {0} commands wait at this node already; ask again later")]
     Overloaded(usize),
+}
+
+/// What others do, where a transaction was aborted for that.
+fn others(reason: &Reason) -> &'static str {
+    if matches!(reason, Reason::Conflict | Reason::StaleRead) { "; others change the same keys" } else { "" }
 }
 
 /// Whether asking again may help.

@@ -103,10 +103,10 @@ impl Plain {
                 Outcome::Listed { keys, open: Vec::new(), next: None }
             }
             Request::Move { .. } | Request::Survey => request::MoveRefusal::Undivided.into(),
-            Request::Abort { txn } => {
-                self.open.remove(&txn.sequence).expect("it is open");
-                Outcome::Aborted(Reason::Client)
-            }
+            Request::Abort { txn } => match self.open.remove(&txn.sequence) {
+                Some(_) => Outcome::Aborted(Reason::Client),
+                None => Outcome::Refused(request::Refusal::NotOpen(txn)),
+            },
         }
     }
 }
@@ -221,6 +221,10 @@ impl Host {
     fn among(home: u16, nodes: &[NodeId]) -> Host {
         let parameters =
             Parameters { limit: Span::from_secs(1), ..Parameters::for_rtt(Span::from_millis(10)) };
+        Host::tuned(home, nodes, parameters)
+    }
+
+    fn tuned(home: u16, nodes: &[NodeId], parameters: Parameters) -> Host {
         Host {
             commands: Commands::open(
                 identity(),
@@ -522,7 +526,10 @@ fn what_cannot_be_is_refused_in_words() {
     let (first, second, third) = (host.ask(append()), host.ask(append()), host.ask(get("a")));
     assert_eq!(host.told(first), replied(Response::Integer(901)));
     let text = refused(host.told(second));
-    assert!(text.starts_with("ERR the transaction has ") && text.ends_with("and may have 1000"), "{text}");
+    assert!(
+        text.starts_with("ERR the transaction has ") && text.ends_with("and the limit `txn_bytes` is 1000"),
+        "{text}"
+    );
     assert_eq!(host.told(third), replied(Response::bulk(format!("1{long}").as_bytes())));
     // Somebody has written plain bytes.
     host.commands.client_mut().put(Update { key: "raw".into(), value: Some("bytes".into()) });
@@ -794,7 +801,7 @@ fn what_was_never_begun_is_not_unknown() {
     };
     late(&mut host);
     let text = refused(host.answers.remove(&first).unwrap());
-    assert!(text.starts_with("TRYAGAIN a partition was not reached within "), "{text}");
+    assert!(text.starts_with("TRYAGAIN no answer within "), "{text}");
     assert_eq!(host.commands.client().cancelled.len(), 1, "nobody is to wait for its transaction");
     // The other has begun, and is late itself.
     let third = host.ask(incr("a"));
@@ -813,6 +820,129 @@ fn what_was_never_begun_is_not_unknown() {
     let text = refused(host.answers.remove(&second).unwrap());
     assert!(text.starts_with("TRYAGAIN it has waited for "), "{text}");
     assert_eq!(host.told(first), replied(Response::Ok));
+}
+
+/// However long pauses may be.
+#[test]
+fn what_is_aborted_is_tried_again_until_its_time_is_over_and_no_longer() {
+    let (limit, defaults) = (Span::from_secs(1), Parameters::for_rtt(Span::from_millis(10)));
+    let pause = limit * 4;
+    let retry = Retry { pause, pause_max: pause, ..defaults.retry };
+    let mut host = Host::tuned(0, &[NodeId(0)], Parameters { limit, retry, ..defaults });
+    let ticket = host.ask(incr("a"));
+    while !host.answers.contains_key(&ticket) {
+        host.step(Some("a"));
+    }
+    assert!(host.now <= Instant::ZERO + limit + Span::from_millis(50), "{:?}", host.now);
+    let text = refused(host.told(ticket));
+    assert!(text.starts_with("TRYAGAIN aborted 2 times within 1s, "), "{text}");
+}
+
+/// What others have forwarded goes with what has come here later.
+#[test]
+fn each_command_of_a_transaction_has_its_own_time() {
+    let mut host = Host::new();
+    let limit = host.commands.limit();
+    host.now = host.now + limit * 10;
+    let begun = host.now;
+    // They wait for it, in a line.
+    let first = host.ask(incr("a"));
+    host.input(Commands::settle);
+    let own = host.ask(incr("a"));
+    let commands = vec![Command::new(host.stamp, incr("a"))];
+    let left = limit * 4 / 5;
+    host.hears(Forward::Execute { number: 4, from: 3, to: 1, left, commands });
+    let behind = [host.ask(incr("a")), host.ask(incr("a"))];
+    assert_eq!(host.told(first), replied(Response::Integer(1)));
+    // Somebody else is always first.
+    let mut ended = None;
+    while ended.is_none() {
+        host.step(Some("a"));
+        ended = host.says().into_iter().find_map(|forward| match forward {
+            Forward::Answered { number: 4, ends, .. } => Some(ends),
+            _ => None,
+        });
+    }
+    assert!(matches!(&ended.unwrap()[..], [End::Refused(_)]));
+    assert!(host.now.since(begun) < limit * 9 / 10, "{} is gone", host.now.since(begun));
+    assert!(host.answers.is_empty(), "the others have time left");
+    let begun = host.begun();
+    for (at, ticket) in [own, behind[0], behind[1]].into_iter().enumerate() {
+        assert_eq!(host.told(ticket), replied(Response::Integer(at as i64 + 1)));
+    }
+    assert_eq!(host.begun(), begun + 1, "they go on together");
+}
+
+#[test]
+fn what_is_much_older_goes_by_itself() {
+    let mut host = Host::new();
+    let limit = host.commands.limit();
+    host.now = host.now + limit * 10;
+    let first = host.ask(incr("a"));
+    host.input(Commands::settle);
+    let own = host.ask(incr("a"));
+    let commands = vec![Command::new(host.stamp, incr("a"))];
+    host.hears(Forward::Execute { number: 4, from: 3, to: 1, left: limit / 2, commands });
+    assert_eq!(host.told(first), replied(Response::Integer(1)));
+    assert_eq!(host.told(own), replied(Response::Integer(2)));
+    (0..10).for_each(|_| host.step(None));
+    let ends = vec![End::Replied(Response::Integer(3))];
+    let answered = Forward::Answered { to: 3, number: 4, first: 0, ends, queued: true };
+    assert_eq!((host.says(), host.begun()), (vec![answered], 3));
+}
+
+/// It would be executed at its home when its time is over.
+#[test]
+fn what_has_no_time_for_the_way_does_not_leave() {
+    let mut host = Host::with_home(1);
+    let (ticket, number) = host.forwards("a");
+    let limit = host.commands.limit();
+    let late = host.ask(incr("a"));
+    host.now = host.now + limit - Span::from_millis(5);
+    host.hears(answered(number, vec![End::Replied(Response::Integer(7))], true));
+    assert_eq!(host.told(ticket), replied(Response::Integer(7)));
+    host.says();
+    host.soon();
+    assert_eq!(host.says(), []);
+    assert_eq!(host.told(late), replied(Response::Integer(1)));
+}
+
+#[test]
+fn a_commit_that_waits_for_too_long_is_to_be_aborted() {
+    let mut host = Host::new();
+    let limit = host.commands.limit();
+    let waits = |host: &mut Host| {
+        host.now = host.now + limit;
+        host.input(|commands, effects| commands.expire(Timer::Again, effects));
+        host.input(Commands::settle);
+        let waiting = host.commands.client().waiting.iter();
+        waiting.map(|(_, request)| matches!(request, Request::Abort { .. })).collect::<Vec<_>>()
+    };
+    let ticket = host.ask(set("a", "1"));
+    host.step(None);
+    assert_eq!(waits(&mut host), [false, true]);
+    // It was too late for that.
+    assert_eq!(host.told(ticket), replied(Response::Ok));
+    // A transaction of the host's own.
+    host.tickets += 2;
+    let [begin, commit] = [Ticket(host.tickets - 1), Ticket(host.tickets)];
+    let request = Request::Begin { reads: Vec::new(), writes: vec!["b".into()] };
+    host.input(|commands, effects| commands.request(begin, Ask::Transaction(request), effects));
+    let Answer::Transaction(Outcome::Begun { txn, .. }) = host.told(begin.0) else { panic!("it has begun") };
+    let request = Request::Commit { txn, updates: Vec::new() };
+    host.input(|commands, effects| commands.request(commit, Ask::Transaction(request), effects));
+    assert_eq!(waits(&mut host), [false, true]);
+    assert!(matches!(host.told(commit.0), Answer::Transaction(Outcome::Committed { .. })));
+}
+
+#[test]
+fn a_refusal_says_what_is_right_of_its_reason() {
+    let text = |reason| {
+        let limit = Span::from_secs(10);
+        Refusal::Contended { tries: 3, limit, reason }.to_string()
+    };
+    assert!(text(Reason::Conflict).ends_with("at last for conflict; others change the same keys"));
+    assert!(text(Reason::Presumed).ends_with("at last for presumed"));
 }
 
 #[test]

@@ -63,8 +63,8 @@ enum Stage {
     Ready,
     /// As that, but it has lost a lock.
     Wounded,
-    /// The coordinator was asked.
-    Committing { parts: Vec<Part>, since: Instant },
+    /// The coordinator was asked; to abort it, once it is withdrawn.
+    Committing { parts: Vec<Part>, since: Instant, withdrawn: bool },
 }
 
 /// What a client waits for.
@@ -158,9 +158,17 @@ impl Client {
 
     fn ask_to_commit(&mut self, sequence: u64, effects: &mut Effects<Self>) {
         let Some(open) = self.open.get(&sequence) else { return };
-        let Stage::Committing { parts, .. } = &open.stage else { return };
+        let Stage::Committing { parts, withdrawn, .. } = &open.stage else { return };
         let (txn, start, below, parts) = (self.name(sequence), open.start, self.below(), parts.clone());
         let coordinator = open.coordinator;
+        if *withdrawn {
+            let participants: Vec<PartitionId> = parts.iter().map(|part| part.partition).collect();
+            for to in self.leaders.ask(coordinator, open.attempts > 0) {
+                let participants = participants.clone();
+                say(to, group::Message::Own(Message::Withdraw { txn, below, participants }), effects);
+            }
+            return;
+        }
         // Once; a coordinator that lacks votes asks for them itself.
         let asked = self.parameters.coordinator == Coordinator::Remote && open.attempts == 0;
         for part in parts.iter().filter(|_| asked) {
@@ -206,7 +214,7 @@ impl Client {
             parts.entry(partition).or_insert_with(|| part(partition)).writes.push(update);
         }
         let parts = parts.into_values().collect();
-        open.stage = Stage::Committing { parts, since: now };
+        open.stage = Stage::Committing { parts, since: now, withdrawn: false };
         (open.due, open.attempts, open.redirects) = (now + self.parameters.retry, 0, 0);
         self.ask_to_commit(sequence, effects);
         self.keep_time(effects);
@@ -240,12 +248,32 @@ impl Client {
 
     fn on_abort_request(&mut self, ticket: Ticket, txn: TxnId, effects: &mut Effects<Self>) {
         let open = self.open.get_mut(&txn.sequence).filter(|_| txn.client == self.me);
-        let Some(open) = open.filter(|open| matches!(open.stage, Stage::Ready | Stage::Wounded)) else {
-            return effects.complete_ahead(ticket, Outcome::Refused(Refusal::NotOpen(txn)));
-        };
+        let refused = Outcome::Refused(Refusal::NotOpen(txn));
+        let Some(open) = open else { return effects.complete_ahead(ticket, refused) };
+        match open.stage {
+            Stage::Ready | Stage::Wounded => {}
+            Stage::Reading => return effects.complete_ahead(ticket, refused),
+            // The coordinator says how it ends.
+            Stage::Committing { .. } => {
+                self.withdraw(txn.sequence, effects);
+                return effects.complete_ahead(ticket, refused);
+            }
+        }
         open.ticket = Some(ticket);
         self.tickets.insert(ticket, txn.sequence);
         self.give_up(txn.sequence, Outcome::Aborted(Reason::Client), effects);
+    }
+
+    /// Asks the coordinator to abort what is to commit, if it is undecided.
+    fn withdraw(&mut self, sequence: u64, effects: &mut Effects<Self>) {
+        let due = effects.now() + self.parameters.retry;
+        let Some(open) = self.open.get_mut(&sequence) else { return };
+        let Stage::Committing { withdrawn, .. } = &mut open.stage else { return };
+        if std::mem::replace(withdrawn, true) {
+            return;
+        }
+        (open.due, open.attempts, open.redirects) = (due, 0, 0);
+        self.ask_to_commit(sequence, effects);
     }
 
     /// Ends a transaction whose commit nobody was asked for: it has no effect, and its locks go.
@@ -532,8 +560,11 @@ impl Process for Client {
         let Some(sequence) = self.tickets.remove(&ticket) else { return };
         let Some(open) = self.open.get_mut(&sequence) else { return };
         open.ticket = None;
-        if matches!(open.stage, Stage::Reading) {
-            self.give_up(sequence, Outcome::Aborted(Reason::Client), effects);
+        match open.stage {
+            Stage::Reading => self.give_up(sequence, Outcome::Aborted(Reason::Client), effects),
+            // Else it might take effect long after its host has gone on.
+            Stage::Committing { .. } => self.withdraw(sequence, effects),
+            Stage::Ready | Stage::Wounded => {}
         }
     }
 
@@ -560,29 +591,56 @@ impl Process for Client {
 mod tests {
     use super::*;
     use crate::map::{Group, Split};
-    use isochrone_core::{KeyspaceId, NodeId, Outbox, Random, ReplicaId, Role};
+    use isochrone_core::{Effect, KeyspaceId, NodeId, Outbox, Random, ReplicaId, Role};
     use isochrone_replication::order::Member;
+
+    /// Of a keyspace with one partition.
+    fn client(coordinator: Coordinator) -> (Client, Outbox<Client>) {
+        let process = |node, role: Role| {
+            let (keyspace, partition) = (KeyspaceId(1), PartitionId(0));
+            ProcessId { node: NodeId(node), keyspace, partition, role, instance: 0 }
+        };
+        let member = |seat: u8| {
+            let process = process(seat.into(), crate::SERVER);
+            Member { replica: ReplicaId(seat), process }
+        };
+        let groups = [Group { members: (0..3).map(member).collect(), spares: [].into() }].into();
+        let map = Map { keyspace: KeyspaceId(1), split: Split::Hash, groups };
+        let distances = Distances { rtt: [].into(), local: [].into() };
+        let parameters = Parameters { coordinator, ..Parameters::for_rtt(Span::from_millis(10)) };
+        let identity = Identity { process: process(0, crate::CLIENT), incarnation: 1 };
+        let client = Client::open(identity, &family::Client { map, distances, parameters });
+        (client, Outbox::new(identity.process, Random::seeded(1)))
+    }
+
+    #[test]
+    fn what_is_cancelled_while_it_commits_is_withdrawn_once() {
+        let (mut client, mut outbox) = client(Coordinator::Remote);
+        let mut withdrawn = |input: &mut dyn FnMut(&mut Effects<Client>)| {
+            input(outbox.input(Instant::ZERO, Stamp::ZERO));
+            let withdraws = |effect: &Effect<Client>| {
+                matches!(effect, Effect::Send { message: group::Message::Own(Message::Withdraw { .. }), .. })
+            };
+            outbox.drain().filter(withdraws).count()
+        };
+        let txn = client.name(1);
+        for (ticket, request) in [
+            (Ticket(1), Request::Begin { reads: Vec::new(), writes: vec!["a".into()] }),
+            (Ticket(2), Request::Commit { txn, updates: Vec::new() }),
+        ] {
+            assert_eq!(withdrawn(&mut |effects| client.request(ticket, request.clone(), effects)), 0);
+        }
+        assert_eq!(withdrawn(&mut |effects| client.cancel(Ticket(2), effects)), 1);
+        let abort = Request::Abort { txn };
+        assert_eq!(withdrawn(&mut |effects| client.request(Ticket(3), abort.clone(), effects)), 0);
+    }
 
     #[test]
     fn whether_anybody_leads_is_asked_where_coordinators_are_chosen_by_that() {
         for (coordinator, asked) in [(Coordinator::Local, 3), (Coordinator::Remote, 0)] {
-            let process = |node, role: Role| {
-                let (keyspace, partition) = (KeyspaceId(1), PartitionId(0));
-                ProcessId { node: NodeId(node), keyspace, partition, role, instance: 0 }
-            };
-            let member = |seat: u8| {
-                let process = process(seat.into(), crate::SERVER);
-                Member { replica: ReplicaId(seat), process }
-            };
-            let groups = [Group { members: (0..3).map(member).collect(), spares: [].into() }].into();
-            let map = Map { keyspace: KeyspaceId(1), split: Split::Hash, groups };
-            let distances = Distances { rtt: [].into(), local: [].into() };
-            let parameters = Parameters { coordinator, ..Parameters::for_rtt(Span::from_millis(10)) };
-            let identity = Identity { process: process(0, crate::CLIENT), incarnation: 1 };
-            let mut client = Client::open(identity, &family::Client { map, distances, parameters });
+            let (mut client, mut outbox) = client(coordinator);
             let now = Instant::ZERO + Span::from_secs(1);
             client.leaders.suspect(PartitionId(0), now, Span::ZERO);
-            let mut outbox = Outbox::new(identity.process, Random::seeded(1));
             client.expire(Timer::Beat, outbox.input(now, Stamp::ZERO));
             assert_eq!(outbox.drain().count(), asked, "{coordinator:?}");
         }

@@ -69,6 +69,51 @@ impl Replica {
         }
     }
 
+    /// A client waits no longer for what is undecided: it is aborted. What is not known here was not asked for yet, or by a
+    /// coordinator that is gone; what still comes of it meets this decision, or this one an earlier.
+    pub(super) fn on_withdraw(
+        &mut self,
+        txn: TxnId,
+        below: u64,
+        participants: Vec<PartitionId>,
+        turn: &mut Turn<'_>,
+    ) {
+        if let Some(ending) = self.state.known(txn) {
+            return turn.send_ahead(txn.client.process, Message::Ended { txn, ending });
+        }
+        let ending = Err(Reason::Unavailable);
+        let undecided = self.driving.get(&txn).is_none_or(|driving| driving.ending.is_none());
+        if undecided && self.parameters.mutated(Mutation::WithdrawWithoutDecision) {
+            return turn.send_ahead(txn.client.process, Message::Ended { txn, ending });
+        }
+        if self.driving.contains_key(&txn) {
+            if undecided {
+                self.decide(txn, ending, turn);
+            }
+        } else if !self.state.is_past(txn) {
+            self.decide_unknown(txn, below, ending, participants, turn);
+        }
+    }
+
+    /// Decides the end of a transaction that is not known here, unless too much is driven; whoever needs it asks again.
+    fn decide_unknown(
+        &mut self,
+        txn: TxnId,
+        below: u64,
+        ending: Ending,
+        participants: Vec<PartitionId>,
+        turn: &mut Turn<'_>,
+    ) {
+        if self.driving.len() >= DRIVING_MAX {
+            return;
+        }
+        let (since, due, parts, votes) = (turn.now(), self.due(turn), BTreeMap::new(), BTreeMap::new());
+        let ending = Some((ending, participants));
+        let driving = Driving { start: Stamp::ZERO, below, parts, votes, ending, since, due };
+        self.driving.insert(txn, driving);
+        self.append_decision(txn, turn);
+    }
+
     pub(super) fn on_vote(
         &mut self,
         from: ProcessId,
@@ -119,11 +164,7 @@ impl Replica {
             true => Ok(self.issue(turn)),
             false => Err(Reason::Presumed),
         };
-        let (since, due, parts, votes) = (turn.now(), self.due(turn), BTreeMap::new(), BTreeMap::new());
-        let told = Some((ending, vec![partition]));
-        let driving = Driving { start: Stamp::ZERO, below: 0, parts, votes, ending: told, since, due };
-        self.driving.insert(txn, driving);
-        self.append_decision(txn, turn);
+        self.decide_unknown(txn, 0, ending, vec![partition], turn);
     }
 
     pub(super) fn on_acknowledged(

@@ -134,6 +134,15 @@ pub enum Message {
         /// Who leads it, as far as is known there.
         leader: Option<ProcessId>,
     },
+    /// Abort it, unless it is decided: it is waited for no longer. Client to the leader of the coordinating group.
+    Withdraw {
+        /// The transaction.
+        txn: TxnId,
+        /// Its client has the outcomes of all its transactions below this number.
+        below: u64,
+        /// Who may have been asked to prepare.
+        participants: Vec<PartitionId>,
+    },
 }
 
 /// An entry of the log of a group.
@@ -202,7 +211,8 @@ impl Message {
             | Message::Commit { txn, .. }
             | Message::Prepare { txn, .. }
             | Message::Outcome { txn, .. }
-            | Message::StatusQuery { txn, .. } => Some(*txn),
+            | Message::StatusQuery { txn, .. }
+            | Message::Withdraw { txn, .. } => Some(*txn),
             _ => None,
         }
     }
@@ -212,6 +222,7 @@ impl Message {
         let known = |partition: &PartitionId| usize::from(partition.0) < count;
         match self {
             Message::Commit { parts, .. } => parts.iter().all(|part| known(&part.partition)),
+            Message::Withdraw { participants, .. } => participants.iter().all(known),
             Message::Prepare { coordinator: partition, .. }
             | Message::Outcome { coordinator: partition, .. }
             | Message::Values { partition, .. }

@@ -23,6 +23,7 @@
 //! | `Read`, `Values`, `Wounded` | client, participant | participant, client | read phase |
 //! | `Alive`, `Release` | client | participant | read phase: locks stay, locks go |
 //! | `Commit`, `Ended` | client, coordinator | coordinator, client | commit |
+//! | `Withdraw` | client | coordinator | a commit that has waited for too long |
 //! | `Prepare`, `Vote` | coordinator (or client), participant | participant, coordinator | two-phase commit, first phase |
 //! | `Outcome`, `Acknowledged` | coordinator, participant | participant, coordinator | second phase |
 //! | `StatusQuery` | participant | coordinator | what is prepared for long |
@@ -54,7 +55,8 @@
 //! Shared for reads, exclusive for writes, held until the outcome is applied. *Wound-wait* by (start, name): an older
 //! transaction takes the locks of younger ones that are not prepared, and waits for all others. One that is prepared
 //! here and keeps an older one waiting may itself wait elsewhere for that one: after a while its participant tells its
-//! coordinator, which aborts it if it is undecided. So every ring of waits is broken.
+//! coordinator, which aborts it if it is undecided. So every ring of waits is broken. An older one that idles is waited for
+//! until its locks go, or until the client withdraws its commit: then the coordinator aborts that, if it is undecided.
 //!
 //! # Presumed abort
 //! The coordinator logs decisions only. It tells nobody of an outcome before its entry has its place, aborts included:

@@ -17,4 +17,6 @@ mutations! {
     ForgetPreparedLocks = "forget-prepared-locks",
     /// A coordinator that does not know a transaction says that it has committed.
     PresumeCommit = "presume-commit",
+    /// A coordinator says that what is withdrawn was aborted, and decides nothing.
+    WithdrawWithoutDecision = "withdraw-without-decision",
 }

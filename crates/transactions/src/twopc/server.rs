@@ -170,6 +170,9 @@ impl Replica {
                 self.on_status(from, txn, partition, wound, turn);
             }
             Message::NotLeader { txn, partition, leader } => self.on_not_leader(txn, partition, leader, turn),
+            Message::Withdraw { txn, below, participants } => {
+                self.on_withdraw(txn, below, participants, turn);
+            }
             // For clients.
             Message::Values { .. } | Message::Wounded { .. } | Message::Ended { .. } => {}
         }

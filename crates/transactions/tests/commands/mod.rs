@@ -2,6 +2,7 @@
 //! each command executed at most once.
 
 mod contention;
+mod idle;
 mod scans;
 
 use isochrone_core::deployment::Known;

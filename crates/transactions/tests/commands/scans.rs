@@ -31,8 +31,8 @@ impl<F: Family> Driver<Served<F>> for Answers {
     }
 }
 
-struct Cluster<F: Family> {
-    simulation: Simulation<Served<F>>,
+pub(super) struct Cluster<F: Family> {
+    pub(super) simulation: Simulation<Served<F>>,
     placement: Placement<F>,
     answers: Answers,
     tickets: u64,
@@ -56,7 +56,7 @@ fn stands_in<F: Family>(deployment: &Deployment, seed: u64, partitions: usize) -
     (config, placement)
 }
 
-fn cluster<F: Family>(partitions: usize) -> Cluster<F> {
+pub(super) fn cluster<F: Family>(partitions: usize) -> Cluster<F> {
     tuned(partitions, |_| {})
 }
 
@@ -79,19 +79,19 @@ fn booted<F: Family>(mut config: Config, placement: Placement<F>) -> Cluster<F> 
 }
 
 impl<F: Family> Cluster<F> {
-    fn pass(&mut self, span: Span) {
+    pub(super) fn pass(&mut self, span: Span) {
         self.simulation.run_for(span, &mut self.answers);
         assert_eq!(self.simulation.broken(), None);
     }
 
-    fn ask(&mut self, node: u16, ask: Ask) -> Ticket {
+    pub(super) fn ask(&mut self, node: u16, ask: Ask) -> Ticket {
         self.tickets += 1;
         let ticket = Ticket(self.tickets);
         self.simulation.request(self.placement.client(NodeId(node)), ticket, ask);
         ticket
     }
 
-    fn wait(&mut self, ticket: Ticket) -> Answer {
+    pub(super) fn wait(&mut self, ticket: Ticket) -> Answer {
         let until = self.simulation.now() + Span::from_secs(60);
         while !self.answers.0.contains_key(&ticket) {
             assert!(self.simulation.now() < until, "{}: no answer within a minute", F::NAME);
@@ -100,7 +100,7 @@ impl<F: Family> Cluster<F> {
         self.answers.0.remove(&ticket).unwrap()
     }
 
-    fn run(&mut self, node: u16, operation: Operation) -> Response {
+    pub(super) fn run(&mut self, node: u16, operation: Operation) -> Response {
         let stamp = Stamp::from_nanos(1_700_000_000_000_000_000 + self.simulation.now().as_nanos());
         let ticket = self.ask(node, Ask::Command(Command::new(stamp, operation)));
         match self.wait(ticket) {

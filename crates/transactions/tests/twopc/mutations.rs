@@ -14,6 +14,7 @@ fn every_bug_is_caught_by_seeds() {
     let cases = Mutation::ALL.map(|bug| {
         let case = match bug {
             Mutation::ReadWithoutLocks => quiet.clone(),
+            Mutation::WithdrawWithoutDecision => Case { withdrawals: 40, ..quiet.clone() },
             _ => rough.clone(),
         };
         (bug.name(), case)

@@ -43,6 +43,16 @@ fn crashes_cuts_and_handovers_break_nothing() {
 }
 
 #[test]
+fn commits_that_are_withdrawn_break_nothing() {
+    let calm = Case { withdrawals: 40, ..Case::<Family>::new(FaultSet::NONE, tune) };
+    let (_, counted, ends) = hold(&calm, 14_000, 20);
+    println!("{counted:?} {ends:?}");
+    assert!(ends.contains_key("unavailable"), "none was aborted: {ends:?}");
+    hold(&Case { crashes: 4, isolated: 3, handovers: 4, records: 4, ..calm }, 15_000, 40);
+    hold(&Case { withdrawals: 40, moves: 8, ..Case::<Family>::new(FaultSet::ALL, tune) }, 16_000, 20);
+}
+
+#[test]
 fn replicas_come_and_go() {
     let rough = Case { crashes: 4, isolated: 3, changes: 12, ..Case::<Family>::new(FaultSet::NONE, tune) };
     let (_, counted, ends) = hold(&rough, 12_000, 30);

@@ -159,6 +159,55 @@ fn a_younger_writer_waits_for_an_older_reader() {
     assert_eq!(play.values(0, &[x]), [Some("younger".to_owned())]);
 }
 
+#[test]
+fn a_writer_that_waits_for_too_long_is_withdrawn() {
+    let mut play = play();
+    let x = key(1);
+    let (older, _) = play.begin(0, from_ref(&x), from_ref(&x));
+    let (txn, _) = play.begin(3, &[], from_ref(&x));
+    let younger = play.commit(3, txn, &[(&x, "younger")]);
+    play.run(Span::from_secs(2));
+    assert_eq!(play.answer(younger), None);
+    let ticket = play.ask(3, Request::Abort { txn });
+    assert_eq!(play.wait(ticket), Outcome::Refused(Refusal::NotOpen(txn)));
+    let asked = play.cluster.now();
+    assert_eq!(play.wait(younger), Outcome::Aborted(Reason::Unavailable));
+    assert!(play.cluster.now().since(asked) < RTT * 5);
+    let older = play.commit(0, older, &[(&x, "older")]);
+    assert!(matches!(play.wait(older), Outcome::Committed { .. }));
+    play.run(Span::from_secs(40));
+    assert_eq!(play.values(4, &[x]), [Some("older".to_owned())]);
+}
+
+/// Whenever it is asked for, what the client is told is what has happened.
+#[test]
+fn a_withdrawal_ends_nothing_that_is_decided() {
+    let (mut committed, mut aborted) = (0, 0);
+    for after in 0..20 {
+        let mut play = play();
+        let keys = [key(1), key(2)];
+        let (txn, _) = play.begin(0, &keys, &keys);
+        let ticket = play.commit(0, txn, &[(&keys[0], "a"), (&keys[1], "b")]);
+        play.run(Span::from_millis(after * 4));
+        play.ask(0, Request::Abort { txn });
+        let outcome = play.wait(ticket);
+        play.run(Span::from_secs(1));
+        let values = play.values(3, &keys);
+        match outcome {
+            Outcome::Committed { .. } => {
+                committed += 1;
+                assert_eq!(values, ["a", "b"].map(|text| Some(text.to_owned())), "after {after}");
+            }
+            Outcome::Aborted(Reason::Unavailable) => {
+                aborted += 1;
+                assert_eq!(values, [None, None], "after {after}");
+            }
+            other => panic!("after {after}: {other:?}"),
+        }
+    }
+    assert!(committed > 3 && aborted > 3, "{committed} committed, {aborted} aborted");
+}
+
 /// Two that are prepared at one partition each and wait for each other at the other: the older is let through.
 #[test]
 fn prepared_transactions_that_wait_for_each_other_end() {

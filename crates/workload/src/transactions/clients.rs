@@ -53,6 +53,8 @@ pub struct TransactionClients {
     closers: BTreeMap<NodeId, usize>,
     /// What is ordered when the plan says so.
     orders: Option<Orders>,
+    /// Draws which commits are to be aborted, apart from all else, which is drawn as without that.
+    withdrawals: Random,
 }
 
 /// Draws what processes are told.
@@ -96,8 +98,8 @@ struct Attempt {
     invoked: Instant,
     reads: Option<Vec<Read>>,
     updates: Vec<Update>,
-    /// Whether it was asked to commit.
-    committing: bool,
+    /// Its name, once it was asked to commit.
+    commits: Option<TxnId>,
 }
 
 /// What lies between the ends of two sessions that end a run.
@@ -110,6 +112,7 @@ impl TransactionClients {
         let session = script.workload.session(0, Random::seeded(script.seed));
         // Where things go wrong, clients end the run.
         let history = History::new(script.closers > 0);
+        let withdrawals = Random::seeded(script.seed ^ 0x7769_7468_6472_6177);
         TransactionClients {
             script,
             session,
@@ -119,12 +122,25 @@ impl TransactionClients {
             broken: Vec::new(),
             closers: BTreeMap::new(),
             orders: None,
+            withdrawals,
         }
     }
 
     /// Lets the plan order changes.
     pub fn order(&mut self, orders: Orders) {
         self.orders = Some(orders);
+    }
+
+    /// Asks that a commit under way be aborted, if there is any. Its own answer says what has become of it; the one to this is
+    /// nobody's.
+    pub fn withdraw(&mut self) -> Option<Admin> {
+        let commits = self.sessions.values().filter_map(|client| match &client.turn {
+            Turn::Waiting(attempt) => attempt.commits,
+            _ => None,
+        });
+        let commits: Vec<TxnId> = commits.collect();
+        let txn = *commits.get(self.withdrawals.below(commits.len() as u64) as usize)?;
+        Some(Admin::Request { process: txn.client.process, request: Box::new(Request::Abort { txn }) })
     }
 
     /// What was measured.
@@ -259,7 +275,7 @@ impl TransactionClients {
 fn ended(attempt: &Attempt, end: End) -> check::Outcome {
     match end {
         End::Committed => check::Outcome::Ok,
-        End::Unknown if attempt.committing => check::Outcome::Unknown,
+        End::Unknown if attempt.commits.is_some() => check::Outcome::Unknown,
         End::Unknown | End::Aborted(_) | End::Refused => check::Outcome::Failed,
     }
 }
@@ -282,7 +298,7 @@ impl<F: Protocol<Request = Request, Outcome = Outcome>> Driver<F> for Transactio
                 let reads = attempt.reads.as_deref().unwrap_or_default();
                 let request = match attempt.plan.updates(reads, &writer) {
                     Some(updates) => {
-                        (attempt.updates, attempt.committing) = (updates.clone(), true);
+                        (attempt.updates, attempt.commits) = (updates.clone(), Some(txn));
                         Request::Commit { txn, updates }
                     }
                     None => Request::Abort { txn },
@@ -346,7 +362,10 @@ impl<F: Protocol<Request = Request, Outcome = Outcome>> Driver<F> for Transactio
     }
 
     fn admin(&mut self, _: Instant, random: &mut Random) -> Vec<Admin> {
-        self.orders.as_mut().map(|orders| orders(random)).unwrap_or_default()
+        let Some(orders) = &mut self.orders else { return Vec::new() };
+        let mut ordered = orders(random);
+        ordered.extend(self.withdraw());
+        ordered
     }
 
     fn lost(&mut self, seat: Seat, ticket: Ticket, now: Instant) {
@@ -368,7 +387,7 @@ impl Client {
             invoked: Instant::ZERO,
             reads: None,
             updates: Vec::new(),
-            committing: false,
+            commits: None,
         }
     }
 

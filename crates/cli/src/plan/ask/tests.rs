@@ -182,7 +182,7 @@ fn the_files() {
         #
         # Why epaxos: of all places for 3 replicas, protocols and leaders it has the lowest figure,
         # 77.5 ms for a write without load.
-        # sdpaxos comes next, 77.5 ms.
+        # sdpaxos with reply = "commit" comes next, 77.5 ms.
         # The mean over the users that no protocol can be below with these replicas is 77.5 ms.
         #
         # It runs on one machine as it is:

@@ -77,7 +77,8 @@ fn head(answers: &Answers, choice: &Choice, deployment: &Deployment) -> anyhow::
         "# Why {protocol}{led}: {places} it has the lowest figure,\n# {reached_ms:.1} ms for {of} without load."
     );
     if let Some((next, at)) = next {
-        let _ = writeln!(text, "# {next} comes next, {at:.1} ms.");
+        let reply = if next == "sdpaxos" { " with reply = \"commit\"" } else { "" };
+        let _ = writeln!(text, "# {next}{reply} comes next, {at:.1} ms.");
     }
     if let Touched::Keys(conflict) = answers.touched {
         let demand = isochrone_plan::Demand { conflict, ..isochrone_plan::Demand::of(deployment) };
@@ -90,8 +91,7 @@ fn head(answers: &Answers, choice: &Choice, deployment: &Deployment) -> anyhow::
         if let Some(sequenced) = &plan.sequenced {
             let _ = writeln!(
                 text,
-                "# Where answers need only say that a command has its place: {sequenced} with reply = \"commit\", mean \
-                 {:.1} ms.",
+                "# Where answers need only say that a command has its place: {sequenced}, mean {:.1} ms.",
                 sequenced.mean_ms.unwrap_or_default()
             );
         }

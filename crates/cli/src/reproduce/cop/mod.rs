@@ -22,12 +22,12 @@ pub(super) fn run(wanted: Wanted<'_>, lab: &mut Lab) -> anyhow::Result<Vec<Row>>
 }
 
 /// Throughput is drawn as bars: [`bars`].
-pub(super) fn draw(_: &mut Lab) -> anyhow::Result<Vec<Drawing>> {
+pub(super) fn draw(_: Wanted<'_>, _: &mut Lab) -> anyhow::Result<Vec<Drawing>> {
     Ok(Vec::new())
 }
 
 /// A drawing for each of the experiments E1 to E6.
-pub(super) fn bars(lab: &mut Lab) -> anyhow::Result<Vec<BarDrawing>> {
+pub(super) fn bars(wanted: Wanted<'_>, lab: &mut Lab) -> anyhow::Result<Vec<BarDrawing>> {
     let mut drawn = Vec::new();
     let names = ["Hogwild (Ideal)", "COP", "Locking", "OCC"];
     let mut draw = |file: String, title: String, groups: Vec<(String, [f64; 4])>| {
@@ -39,25 +39,31 @@ pub(super) fn bars(lab: &mut Lab) -> anyhow::Result<Vec<BarDrawing>> {
         drawn.push((file, Bars { title, unit: "M samples/s", groups, series, floor: Vec::new() }));
     };
     for set in Set::PUBLISHED {
+        let file = format!("threads-{}", set.name().to_lowercase());
+        if !wanted(&file) {
+            continue;
+        }
         let prepared = lab.learning.prepared(set)?;
         let title = format!("{}: throughput by threads, n/depth {:.1}", set.name(), prepared.parallelism);
         let mut groups = Vec::new();
         for threads in sweep() {
             groups.push((threads.to_string(), lab.learning.rates(set, threads)?));
         }
-        draw(format!("threads-{}", set.name().to_lowercase()), title, groups);
+        draw(file, title, groups);
     }
-    let mut groups = Vec::new();
-    for set in Set::SPOTS {
-        groups.push((set.name(), lab.learning.rates(set, many())?));
+    let many_threads = [("hotspots", "hot spot", Set::SPOTS), ("schemes", "data", Set::PUBLISHED)];
+    for (file, by, sets) in many_threads.into_iter().filter(|(file, ..)| wanted(file)) {
+        let mut groups = Vec::new();
+        for set in sets {
+            groups.push((set.name(), lab.learning.rates(set, many())?));
+        }
+        draw(file.to_owned(), format!("Throughput by {by}, {} threads", many()), groups);
     }
-    draw("hotspots".to_owned(), format!("Throughput by hot spot, {} threads", many()), groups);
-    let mut groups = Vec::new();
-    for set in Set::PUBLISHED {
-        groups.push((set.name(), lab.learning.rates(set, many())?));
+    let planning = ["loading", "first-epoch", "pipeline"].map(|file| (file, wanted(file)));
+    if planning.iter().any(|(_, wanted)| *wanted) {
+        let bars = planning_bars(lab)?.into_iter();
+        drawn.extend(bars.filter(|(file, _)| planning.contains(&(file.as_str(), true))));
     }
-    draw("schemes".to_owned(), format!("Throughput by data, {} threads", many()), groups);
-    drawn.extend(planning_bars(lab)?);
     Ok(drawn)
 }
 

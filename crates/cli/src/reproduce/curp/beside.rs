@@ -173,7 +173,10 @@ impl Beside {
     }
 
     /// Figures 11 and 13: the distributions of latencies.
-    pub(super) fn drawings(&mut self) -> anyhow::Result<Vec<(&'static str, Curves)>> {
+    pub(super) fn drawings(
+        &mut self,
+        wanted: &dyn Fn(&str) -> bool,
+    ) -> anyhow::Result<Vec<(&'static str, Curves)>> {
         let names = COMMANDS.into_iter().zip(["fig11-set", "fig13-hmset", "fig13-incr"]);
         let draw = |(command, name)| {
             let points = |sorted: &[f64]| -> Vec<(f64, f64)> {
@@ -186,7 +189,7 @@ impl Beside {
             let title = format!("{command} of 100 bytes, one client, on this machine: share answered within");
             Ok((name, Curves { title, axis: "latency, us".to_owned(), series }))
         };
-        names.map(draw).collect()
+        names.filter(|(_, name)| wanted(name)).map(draw).collect()
     }
 }
 

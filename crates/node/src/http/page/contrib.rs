@@ -36,6 +36,7 @@ fn whole() -> Shown {
     let metrics = NodeMetrics { keyspaces: vec![Arc::new(keyspace)], ..NodeMetrics::default() };
     metrics.certificates.set(Expiries { authority: Some(1), peer: Some(1), client: Some(1) });
     metrics.audit.kept.store(1, Relaxed);
+    metrics.journal.free_bytes.store(1, Relaxed);
     metrics.grpc.limited("clients");
     metrics.grpc.called(0, "OK", Duration::from_secs(1));
     let board = Board::new(Arc::new(metrics));

@@ -32,6 +32,8 @@ pub(crate) enum Ask {
         keyspace: String,
         reads: Vec<Blob>,
         writes: Vec<Blob>,
+        /// What its client calls it: the one before of this user and this name is ended.
+        name: Option<Blob>,
     },
     Commit {
         user: Arc<str>,
@@ -41,6 +43,11 @@ pub(crate) enum Ask {
     Abort {
         user: Arc<str>,
         txn: Token,
+    },
+    /// The same by the name that its client has given it, also where it is still beginning, or is none.
+    AbortNamed {
+        user: Arc<str>,
+        name: Blob,
     },
     Execute {
         user: Arc<str>,

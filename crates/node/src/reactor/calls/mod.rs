@@ -9,14 +9,14 @@ mod tests;
 
 pub(crate) use line::{Answer, Ask, Call, Connection, Line, Refusal, Said, Token, Why};
 
-use super::verifier::{Asker, Party, network};
+use super::verifier::{Asker, Party};
 use super::{Origin, Reactor, TICK};
 use crate::gateway::{self, Abort, KeyspaceView, Outcome, Read, Secret, Step, Transaction, Unfit};
-use crate::redis::acl::{DEFAULT, Entry, Reason, Verdict, Within};
+use crate::redis::acl::{DEFAULT, Entry, Reason, Verdict, Within, network};
 use crate::redis::call::{self, After, Objection};
 use bytes::Bytes;
 use isochrone_core::command::Command;
-use isochrone_core::{Blob, CommandId, Instant, ProcessId, Span};
+use isochrone_core::{Blob, CommandId, Instant, ProcessId, Span, Ticket};
 use line::{STOPPING, WAITING};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -29,8 +29,10 @@ pub(crate) struct Calls {
     queue: Receiver<Call>,
     /// Drawn at every start.
     life: u64,
-    drawn: u64,
+    /// Each under the number of the ticket that has begun it.
     open: BTreeMap<u64, Open>,
+    /// The newest of each name: one that is open, is beginning, or is to commit.
+    names: BTreeMap<Named, u64>,
     /// For each keyspace, how long a transaction may be open.
     time_limits: Vec<Span>,
     /// The protocols that have transactions.
@@ -40,8 +42,11 @@ pub(crate) struct Calls {
     swept: Instant,
 }
 
-/// A login that waits: the user, and who is told.
-type Waiting = (Arc<str>, oneshot::Sender<Answer>);
+/// A login that waits: the user, whether the password is known to be right, and who is told.
+type Waiting = (Arc<str>, bool, oneshot::Sender<Answer>);
+
+/// What a client calls a transaction: each user's names are its own.
+type Named = (Arc<str>, Blob);
 
 /// A transaction between two calls.
 #[derive(Clone)]
@@ -52,7 +57,14 @@ pub(crate) struct Open {
     keyspace: usize,
     user: Arc<str>,
     on: Connection,
+    name: Option<Blob>,
     since: Instant,
+}
+
+impl Open {
+    fn named(&self) -> Option<Named> {
+        Some((Arc::clone(&self.user), self.name.clone()?))
+    }
 }
 
 /// A call that waits for a process.
@@ -68,14 +80,35 @@ pub(crate) struct Pending {
 }
 
 enum Stage {
-    Begins(Arc<str>, Connection),
+    /// It will be open under this number.
+    Begins {
+        number: u64,
+        user: Arc<str>,
+        on: Connection,
+        name: Option<Blob>,
+    },
     Commits(u64, Open),
     Aborts,
     Executes(After),
 }
 
+impl Stage {
+    /// The name and the number of what begins or commits.
+    fn named(&self) -> Option<(Named, u64)> {
+        match self {
+            Stage::Begins { number, user, name: Some(name), .. } => {
+                Some(((Arc::clone(user), name.clone()), *number))
+            }
+            Stage::Commits(number, open) => open.named().map(|named| (named, *number)),
+            _ => None,
+        }
+    }
+}
+
 /// What is said where there was no answer in time.
 const LATE: &str = "no answer in time";
+/// What is said of a transaction that has not begun before its name was given up.
+const SUPERSEDED: &str = "another Begin or an Abort of this name came behind this one";
 
 impl Pending {
     /// How it has ended for those who count, where there was no answer in time: what changes nothing had no effect.
@@ -89,19 +122,25 @@ impl Pending {
     /// Tells the caller that there was no answer in time. Whether the answer is wanted all the same: a transaction that
     /// begins late has to be ended.
     pub fn give_up(&mut self) -> bool {
-        let begins = matches!(self.stage, Stage::Begins(..));
+        let begins = self.begins();
         if let Some(answer) = self.answer.take() {
             // Whoever is gone need not be told.
             let _ = answer.send(match &self.stage {
-                Stage::Begins(..) => Err(Refusal::new(
+                Stage::Begins { .. } => Err(Refusal::new(
                     Why::TryAgain,
-                    format!("{LATE}: a partition may be cut off or have no majority"),
+                    format!(
+                        "{LATE}: others hold the same keys, or a partition is cut off or has no majority"
+                    ),
                 )),
                 _ if self.reads => Err(Refusal::new(Why::TryAgain, LATE)),
                 _ => Ok(Said::Unknown(format!("{LATE}; it may or may not take effect"))),
             });
         }
         begins
+    }
+
+    fn begins(&self) -> bool {
+        matches!(self.stage, Stage::Begins { .. })
     }
 
     /// Whether the caller was told that nobody knows.
@@ -121,8 +160,8 @@ impl Calls {
         Calls {
             queue,
             life,
-            drawn: 0,
             open: BTreeMap::new(),
+            names: BTreeMap::new(),
             time_limits,
             transactional,
             logins: BTreeMap::new(),
@@ -133,6 +172,34 @@ impl Calls {
     /// Transactions that are open.
     pub fn open(&self) -> usize {
         self.open.len()
+    }
+
+    /// Whether the name of a transaction belongs to a newer one, or was given up.
+    fn is_superseded(&self, number: u64, open: &Open) -> bool {
+        open.named().is_some_and(|named| self.names.get(&named) != Some(&number))
+    }
+
+    /// Frees a name, unless it belongs to another by now.
+    fn free(&mut self, named: &Named, number: u64) {
+        if self.names.get(named) == Some(&number) {
+            self.names.remove(named);
+        }
+    }
+
+    /// The answer of a process to this call is not waited for any more.
+    pub fn forget(&mut self, pending: &Pending) {
+        if let Some((named, number)) = pending.stage.named() {
+            self.free(&named, number);
+        }
+    }
+
+    /// Takes an open transaction off the list.
+    fn close(&mut self, number: u64) -> Option<Open> {
+        let open = self.open.remove(&number)?;
+        if let Some(named) = open.named() {
+            self.free(&named, number);
+        }
+        Some(open)
     }
 }
 
@@ -155,18 +222,29 @@ impl Reactor {
     }
 
     fn take_call(&mut self, ask: Ask, answer: oneshot::Sender<Answer>, now: Instant) {
+        let ticket = self.origins.ticket();
         let taken = match ask {
             Ask::Login { named, from } => return self.login(named, from, answer, now),
-            Ask::Begin { user, on, keyspace, reads, writes } => {
+            Ask::Begin { user, on, keyspace, reads, writes, name } => {
+                // First of all: where a limit is met, it counts.
+                if let Some(name) = &name {
+                    self.end_named(&(Arc::clone(&user), name.clone()), now);
+                }
                 self.begin(&user, &keyspace, reads, writes).map(|(keyspace, of, transaction)| {
-                    (keyspace, of, Work::Transact(transaction), Stage::Begins(user, on))
+                    let stage = Stage::Begins { number: ticket.0, user, on, name };
+                    self.calls.names.extend(stage.named());
+                    (keyspace, of, Work::Transact(transaction), stage)
                 })
             }
             Ask::Commit { user, txn, updates } => self.commit(&user, txn, updates),
             Ask::Abort { user, txn } => self.open_of(&user, txn).map(|open| {
-                self.calls.open.remove(&txn.number);
+                self.calls.close(txn.number);
                 (open.keyspace, open.of, Work::Transact(Transaction::Abort { txn: open.txn }), Stage::Aborts)
             }),
+            Ask::AbortNamed { user, name } => {
+                self.end_named(&(user, name), now);
+                return drop(answer.send(Ok(Said::Aborted(Abort::Client))));
+            }
             Ask::Execute { user, keyspace, words } => self.execute(&user, &keyspace, &words),
         };
         let (keyspace, of, work, stage) = match taken {
@@ -174,7 +252,6 @@ impl Reactor {
             // Whoever is gone need not be told, here and below.
             Err(refusal) => return drop(answer.send(Err(refusal))),
         };
-        let ticket = self.origins.ticket();
         let reads = matches!(&work, Work::Execute(command) if command.operation.is_read());
         let asked = match work {
             Work::Transact(transaction) => self.shard.transact(of, ticket, transaction),
@@ -185,7 +262,20 @@ impl Reactor {
                 let pending = Pending { answer: Some(answer), stage, keyspace, asked: now, of, reads };
                 self.origins.waiting.insert(ticket, Origin::Call(Box::new(pending)));
             }
-            Err(error) => drop(answer.send(Err(Refusal::new(Why::Precondition, error.to_string())))),
+            Err(error) => {
+                if let Some((named, number)) = stage.named() {
+                    self.calls.free(&named, number);
+                }
+                drop(answer.send(Err(Refusal::new(Why::Precondition, error.to_string()))));
+            }
+        }
+    }
+
+    /// Takes this name from whoever has it, which is ended unless it was asked to commit.
+    fn end_named(&mut self, named: &Named, now: Instant) {
+        if let Some(number) = self.calls.names.remove(named) {
+            self.end(number);
+            self.end_beginning(Ticket(number), now);
         }
     }
 
@@ -248,6 +338,7 @@ impl Reactor {
             |set: bool| updates.iter().filter(move |(_, value)| value.is_some() == set).map(|(key, _)| key);
         self.permit(user, "set", keys(true))?;
         self.permit(user, "del", keys(false))?;
+        // Its name stays its own: it may be open again behind that.
         self.calls.open.remove(&txn.number);
         let work = Work::Transact(Transaction::Commit { txn: open.txn, updates });
         Ok((open.keyspace, open.of, work, Stage::Commits(txn.number, open)))
@@ -308,28 +399,38 @@ impl Reactor {
     /// A process has answered.
     pub(super) fn called(&mut self, mut pending: Pending, outcome: Outcome, now: Instant) {
         let answer = pending.answer.take();
+        let named = pending.stage.named();
         let (said, begun) = match (pending.stage, outcome) {
             (Stage::Executes(after), Outcome::Done(response)) => {
                 (Ok(Said::Replied(after.reply(response, &mut self.clients.hub, now))), None)
             }
-            (Stage::Begins(user, on), Outcome::Transaction(step)) => {
+            (Stage::Begins { number, user, on, name }, Outcome::Transaction(step)) => {
                 let (of, keyspace) = (pending.of, pending.keyspace);
-                let open = |txn| Open { txn, of, keyspace, user, on, since: now };
-                self.begun(*step, open)
+                let open = |txn| Open { txn, of, keyspace, user, on, name, since: now };
+                self.begun(*step, number, open)
             }
             (Stage::Commits(number, open), Outcome::Transaction(step)) => {
                 // What was not taken up has not ended; it may be asked again, or given up.
                 let again = matches!(*step, Step::Refused(Unfit::Wrong | Unfit::TooLarge, _));
                 if again {
+                    let superseded = self.calls.is_superseded(number, &open);
                     self.calls.open.insert(number, open);
+                    if superseded {
+                        self.end(number);
+                    }
                 }
                 (ended(*step), None)
             }
             (Stage::Aborts, Outcome::Transaction(_)) => (Ok(Said::Aborted(Abort::Client)), None),
             (_, Outcome::Refused(text)) => {
                 let text = text.strip_prefix("TRYAGAIN ").map(str::to_owned).unwrap_or(text);
-                // An error code of its own: the command makes no sense for this keyspace.
-                let why = if text.starts_with("ERR ") { Why::Precondition } else { Why::TryAgain };
+                let why = match text.strip_prefix("ERR ") {
+                    // It names the limit.
+                    Some(error) if error.starts_with(OVER_LIMIT) => Why::Limit,
+                    // An error code of its own: the command makes no sense for this keyspace.
+                    Some(_) => Why::Precondition,
+                    None => Why::TryAgain,
+                };
                 (Err(Refusal::new(why, text)), None)
             }
             (_, Outcome::Unknown(text)) if pending.reads => (Err(Refusal::new(Why::TryAgain, text)), None),
@@ -344,15 +445,29 @@ impl Reactor {
         if let Some(number) = begun.filter(|_| !heard) {
             self.end(number);
         }
+        if let Some((named, number)) = named
+            && !self.calls.open.contains_key(&number)
+        {
+            self.calls.free(&named, number);
+        }
     }
 
     /// What is said of a transaction's beginning, and under which number it is open.
-    fn begun(&mut self, step: Step, open: impl FnOnce(CommandId) -> Open) -> (Answer, Option<u64>) {
+    fn begun(
+        &mut self,
+        step: Step,
+        number: u64,
+        open: impl FnOnce(CommandId) -> Open,
+    ) -> (Answer, Option<u64>) {
         match step {
             Step::Begun { txn, reads } => {
-                self.calls.drawn += 1;
-                let number = self.calls.drawn;
-                self.calls.open.insert(number, open(txn));
+                let open = open(txn);
+                let superseded = self.calls.is_superseded(number, &open);
+                self.calls.open.insert(number, open);
+                if superseded {
+                    self.end(number);
+                    return (Err(Refusal::new(Why::TryAgain, SUPERSEDED)), None);
+                }
                 match plain(reads) {
                     Ok(reads) => {
                         let txn = Token { life: self.calls.life, number };
@@ -373,10 +488,28 @@ impl Reactor {
 
     /// Gives an open transaction up that nobody will.
     fn end(&mut self, number: u64) {
-        let Some(open) = self.calls.open.remove(&number) else { return };
+        let Some(open) = self.calls.close(number) else { return };
         let ticket = self.origins.ticket();
         // A process that is gone has forgotten it.
         let _ = self.shard.transact(open.of, ticket, Transaction::Abort { txn: open.txn });
+    }
+
+    /// Gives a transaction up that has not begun: it is not to wait for its keys, nor to hold others.
+    fn end_beginning(&mut self, ticket: Ticket, now: Instant) {
+        let begins = |origin: &Origin| matches!(origin, Origin::Call(pending) if pending.begins());
+        // What has begun by now is ended with its answer.
+        let answered = self.shard.io().answers.iter().any(|answer| answer.ticket == ticket);
+        if answered || !self.origins.waiting.get(&ticket).is_some_and(begins) {
+            return;
+        }
+        let Some(Origin::Call(pending)) = self.origins.take(ticket) else { return };
+        self.shard.cancel(pending.of, ticket);
+        let outcome = Outcome::Refused(SUPERSEDED.to_owned());
+        if !pending.is_given_up() {
+            let took = now.since(pending.asked);
+            self.reporter.answered(pending.keyspace, &outcome, took, pending.reads);
+        }
+        self.called(*pending, outcome, now);
     }
 
     /// Ends the transactions whose time is over, and those whose client has gone.
@@ -412,32 +545,35 @@ impl Reactor {
                 )),
             }));
         };
-        match users.judge(&user, password.expose()) {
-            Verdict::Accepted => return drop(answer.send(Ok(Said::User(user.into())))),
+        let verdict = users.judge(&user, password.expose());
+        match verdict {
+            Verdict::Accepted if !users.failures.delay(from) => {
+                return drop(answer.send(Ok(Said::User(user.into()))));
+            }
             Verdict::Refused => {
                 self.clients.counters.login_failures += 1;
                 self.note_login(&user, from);
                 return drop(answer.send(Err(wrong_password())));
             }
-            Verdict::Ask => {}
+            Verdict::Accepted | Verdict::Wrong | Verdict::Ask => {}
         }
         let party = (network(from), self.clients.print(&user, &password));
-        let name: Arc<str> = user.as_str().into();
+        let waiting: Waiting = (user.as_str().into(), verdict == Verdict::Accepted, answer);
         if let Some(others) = self.calls.logins.get_mut(&party) {
             // Those that were cancelled meanwhile are among them.
             let most = self.clients.limits().requests;
             if others.len() < most {
-                return others.push((name, answer));
+                return others.push(waiting);
             }
             *self.clients.counters.limited.entry("login_checks").or_default() += 1;
             let text = format!("{most} calls wait for this password to be checked; try again shortly");
-            return drop(answer.send(Err(Refusal::new(Why::Limit, text))));
+            return drop(waiting.2.send(Err(Refusal::new(Why::Limit, text))));
         }
         if self.clients.verify(Asker::Calls(party), from, user, password, now) {
-            self.calls.logins.insert(party, vec![(name, answer)]);
+            self.calls.logins.insert(party, vec![waiting]);
         } else {
             let text = "too many passwords wait to be checked; try again shortly";
-            drop(answer.send(Err(Refusal::new(Why::Limit, text))));
+            drop(waiting.2.send(Err(Refusal::new(Why::Limit, text))));
         }
     }
 
@@ -450,8 +586,8 @@ impl Reactor {
 
     /// The verifier has said whether this password is right.
     fn logged_in(&mut self, party: Party, accepted: bool) {
-        for (user, answer) in self.calls.logins.remove(&party).unwrap_or_default() {
-            let admitted = accepted && self.clients.hub.users.admits(&user);
+        for (user, own, answer) in self.calls.logins.remove(&party).unwrap_or_default() {
+            let admitted = accepted && self.clients.hub.users.admits(&user, own);
             if !admitted {
                 self.note_login(&user, party.0);
             }
@@ -460,6 +596,9 @@ impl Reactor {
         }
     }
 }
+
+/// How the words of a process begin that finds a transaction too large, behind their code.
+const OVER_LIMIT: &str = "the transaction has ";
 
 /// What a call has a process do.
 enum Work {

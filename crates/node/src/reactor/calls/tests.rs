@@ -2,9 +2,11 @@
 
 use super::*;
 use crate::births::Births;
+use crate::books::Books;
 use crate::clock::Clock;
 use crate::gateway::{Durability, NodeView};
-use crate::io::Ledger;
+use crate::hosted::{Foreign, Hosted};
+use crate::io::{Io, Ledger, Reply};
 use crate::journal::{JournalError, StreamId};
 use crate::limits::Limits;
 use crate::metrics::KeyspaceMetrics;
@@ -17,9 +19,14 @@ use crate::redis::acl::Users;
 use crate::shard::Shard;
 use crate::transport::frame::{Hello, MAGIC, VERSION};
 use crate::transport::stream::Acceptor;
-use isochrone_core::{ClientId, Guarantee, KeyspaceId, NodeId, Random, Stamp};
+use isochrone_core::wire::DecodeError;
+use isochrone_core::{
+    ClientId, Guarantee, Identity, KeyspaceId, Malformed, NodeId, Random, Snapshot, Stamp, Ticket,
+};
 use mio::net::TcpListener;
+use std::any::Any;
 use std::io::Write;
+use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{channel, sync_channel};
@@ -178,11 +185,158 @@ fn login(user: &str, password: &str) -> Ask {
     Ask::Login { named, from: FROM }
 }
 
+/// What its process calls a transaction.
+fn txn(sequence: u64) -> CommandId {
+    CommandId { client: ClientId { process: process(), incarnation: 1 }, sequence }
+}
+
 /// An open transaction of eve's.
 fn open() -> Open {
-    let client = ClientId { process: process(), incarnation: 1 };
-    let (txn, on) = (CommandId { client, sequence: 1 }, Connection::default());
-    Open { txn, of: process(), keyspace: 0, user: "eve".into(), on, since: Instant::ZERO }
+    let on = Connection::default();
+    Open { txn: txn(1), of: process(), keyspace: 0, user: "eve".into(), on, name: None, since: Instant::ZERO }
+}
+
+/// A process that notes which transactions it is asked for, and answers when the test says so.
+#[derive(Clone, Default)]
+struct Slow {
+    asked: Arc<Mutex<Vec<(Ticket, Transaction)>>>,
+    cancelled: Arc<Mutex<Vec<Ticket>>>,
+    books: Books,
+}
+
+impl Slow {
+    /// In a shard of its own.
+    fn hosted() -> (Reactor, Slow) {
+        Slow::within(Limits::default())
+    }
+
+    fn within(limits: Limits) -> (Reactor, Slow) {
+        let (mut reactor, _) = reactor(limits);
+        let slow = Slow::default();
+        reactor.shard.start(Box::new(slow.clone()));
+        (reactor, slow)
+    }
+
+    /// What it was asked for since the last look.
+    fn asked(&self) -> Vec<(Ticket, Transaction)> {
+        std::mem::take(&mut *self.asked.lock().unwrap())
+    }
+
+    /// What is not waited for any more, since the last look.
+    fn cancelled(&self) -> Vec<Ticket> {
+        std::mem::take(&mut *self.cancelled.lock().unwrap())
+    }
+
+    /// It was asked to begin, alone.
+    fn asked_to_begin(&self) -> Ticket {
+        let asked = self.asked();
+        let [(ticket, Transaction::Begin { .. })] = &asked[..] else { panic!("{asked:?}") };
+        *ticket
+    }
+
+    /// It was asked to abort these, and nothing else.
+    fn is_asked_to_abort(&self, sequences: &[u64]) {
+        let asked: Vec<Transaction> = self.asked().into_iter().map(|(_, asked)| asked).collect();
+        let aborts = sequences.iter().map(|sequence| Transaction::Abort { txn: txn(*sequence) });
+        assert_eq!(asked, aborts.collect::<Vec<_>>());
+    }
+}
+
+impl Hosted for Slow {
+    fn identity(&self) -> Identity {
+        Identity { process: process(), incarnation: 1 }
+    }
+
+    fn restore(&mut self, _: Blob) -> Result<(), Malformed> {
+        Ok(())
+    }
+
+    fn replay(&mut self, _: &[u8]) -> Result<(), DecodeError> {
+        Ok(())
+    }
+
+    fn start(&mut self, _: &mut Io) {}
+
+    fn receive(&mut self, _: ProcessId, _: &[u8], _: &mut Io) -> Result<(), DecodeError> {
+        Ok(())
+    }
+
+    fn receive_local(&mut self, _: ProcessId, _: Box<dyn Any + Send>, _: &mut Io) -> Result<(), Foreign> {
+        Ok(())
+    }
+
+    fn execute(&mut self, _: Ticket, _: Command, _: &mut Io) -> Result<(), Foreign> {
+        Ok(())
+    }
+
+    fn transact(&mut self, ticket: Ticket, transaction: Transaction, _: &mut Io) -> Result<(), Foreign> {
+        self.asked.lock().unwrap().push((ticket, transaction));
+        Ok(())
+    }
+
+    fn request(&mut self, _: Ticket, _: Box<dyn Any + Send>, _: &mut Io) -> Result<(), Foreign> {
+        Ok(())
+    }
+
+    fn cancel(&mut self, ticket: Ticket, _: &mut Io) {
+        self.cancelled.lock().unwrap().push(ticket);
+    }
+
+    fn expire(&mut self, _: &mut Io) {}
+
+    fn settle(&mut self, _: &mut Io) {}
+
+    fn release(&mut self, _: &mut Io) -> bool {
+        false
+    }
+
+    fn next_deadline(&self) -> Instant {
+        Instant::MAX
+    }
+
+    fn snapshot(&self) -> Option<Snapshot> {
+        None
+    }
+
+    fn books(&self) -> &Books {
+        &self.books
+    }
+
+    fn books_mut(&mut self) -> &mut Books {
+        &mut self.books
+    }
+
+    fn overdue(&self, _: Stamp, _: usize) -> Vec<Blob> {
+        Vec::new()
+    }
+
+    fn check(&self) {}
+}
+
+fn give_up(reactor: &mut Reactor, times: (Instant, Span)) {
+    let Reactor { shard, clients, calls, reporter, .. } = reactor;
+    reactor.origins.give_up(shard, clients, calls, reporter, times);
+}
+
+/// A process answers what it was asked under this ticket.
+fn answers(reactor: &mut Reactor, ticket: Ticket, outcome: Outcome) {
+    let Some(Origin::Call(pending)) = reactor.origins.take(ticket) else { panic!("nobody has asked") };
+    reactor.called(*pending, outcome, Instant::ZERO);
+}
+
+/// It has begun.
+fn begins(reactor: &mut Reactor, ticket: Ticket, sequence: u64) {
+    let step = Step::Begun { txn: txn(sequence), reads: Vec::new() };
+    answers(reactor, ticket, Outcome::Transaction(Box::new(step)));
+}
+
+/// What a call was told that has begun a transaction.
+#[track_caller]
+fn token(answered: &mut oneshot::Receiver<Answer>) -> Token {
+    match answered.try_recv().expect("an answer") {
+        Ok(Said::Begun { txn, .. }) => txn,
+        other => panic!("{other:?}"),
+    }
 }
 
 /// Whether ACL LOG has this, noted once, of such a client.
@@ -200,7 +354,7 @@ fn what_is_denied_to_a_call_is_in_acl_log() {
         let blobs = |keys: &[&str]| -> Vec<Blob> { keys.iter().map(|key| Blob::from(*key)).collect() };
         let (reads, writes) = (blobs(reads), blobs(writes));
         let (user, on) = ("eve".into(), Connection::default());
-        Ask::Begin { user, on, keyspace: "main".to_owned(), reads, writes }
+        Ask::Begin { user, on, keyspace: "main".to_owned(), reads, writes, name: None }
     };
     let execute = |words: &[&'static str]| Ask::Execute {
         user: "eve".into(),
@@ -240,6 +394,187 @@ fn a_commit_sets_and_deletes_only_what_its_user_may_by_now() {
     assert_eq!(refusal.why, Why::Precondition, "{}", refusal.text);
 }
 
+fn abort_named(reactor: &mut Reactor, name: &str) {
+    let told = send(reactor, Ask::AbortNamed { user: DEFAULT.into(), name: name.into() }).try_recv();
+    assert_eq!(told.expect("an answer at once"), Ok(Said::Aborted(Abort::Client)));
+}
+
+fn begin_named(reactor: &mut Reactor, user: &str, name: &str) -> oneshot::Receiver<Answer> {
+    let (reads, writes, name) = (Vec::new(), vec![Blob::from("mine")], Some(Blob::from(name)));
+    let (user, on, keyspace) = (user.into(), Connection::default(), "main".to_owned());
+    send(reactor, Ask::Begin { user, on, keyspace, reads, writes, name })
+}
+
+/// The answers to those before are on their way, or lost on it: nobody has said yet that they are not waited for.
+#[test]
+fn a_begin_of_the_same_name_ends_the_one_before() {
+    let (mut reactor, slow) = Slow::hosted();
+    let mut lost = begin_named(&mut reactor, DEFAULT, "one");
+    begins(&mut reactor, slow.asked_to_begin(), 1);
+    assert_eq!(reactor.calls.open(), 1);
+    // Of another user, and of another name.
+    let mut others = [("eve", "one"), (DEFAULT, "other")].map(|(user, name)| {
+        let answered = begin_named(&mut reactor, user, name);
+        begins(&mut reactor, slow.asked_to_begin(), 2);
+        answered
+    });
+    assert_eq!(reactor.calls.open(), 3);
+    let mut again = begin_named(&mut reactor, DEFAULT, "one");
+    let asked = slow.asked();
+    let [(_, Transaction::Abort { txn: ended }), (ticket, Transaction::Begin { .. })] = &asked[..] else {
+        panic!("{asked:?}")
+    };
+    assert_eq!(*ended, txn(1), "its keys are free before the next takes them");
+    assert_eq!(reactor.calls.open(), 2);
+    begins(&mut reactor, *ticket, 3);
+    assert_eq!(reactor.calls.open(), 3);
+    let commit = |user: &str, txn| Ask::Commit { user: user.into(), txn, updates: Vec::new() };
+    let refusal = refused(&mut reactor, commit(DEFAULT, token(&mut lost)));
+    assert_eq!(refusal.why, Why::Precondition, "{}", refusal.text);
+    let (eve, other) = (token(&mut others[0]), token(&mut others[1]));
+    for (user, txn) in [("eve", eve), (DEFAULT, other), (DEFAULT, token(&mut again))] {
+        assert!(send(&mut reactor, commit(user, txn)).try_recv().is_err(), "it is under way");
+    }
+    slow.asked();
+    drop(begin_named(&mut reactor, DEFAULT, "one"));
+    slow.asked_to_begin();
+    assert!(slow.cancelled().is_empty(), "what commits is not ended");
+}
+
+#[test]
+fn of_two_begins_of_one_name_the_later_stays_whichever_begins_first() {
+    let (mut reactor, slow) = Slow::hosted();
+    let refused = |mut answered: oneshot::Receiver<Answer>| {
+        assert_eq!(answered.try_recv().expect("an answer").expect_err("a refusal").why, Why::TryAgain);
+    };
+    let early = begin_named(&mut reactor, DEFAULT, "one");
+    let first = slow.asked_to_begin();
+    let answered = begin_named(&mut reactor, DEFAULT, "one");
+    assert_eq!(slow.cancelled(), [first], "it is not to wait for its keys");
+    refused(early);
+    let second = slow.asked_to_begin();
+    // This one's answer lies there already.
+    let step = Step::Begun { txn: txn(1), reads: Vec::new() };
+    let reply = Reply::Outcome(Outcome::Transaction(Box::new(step)));
+    let lies = crate::io::Answer { process: process(), ticket: second, reply, last: true };
+    reactor.shard.io().answers.push_back(lies);
+    let mut late = begin_named(&mut reactor, DEFAULT, "one");
+    let third = slow.asked_to_begin();
+    assert!(slow.cancelled().is_empty());
+    begins(&mut reactor, third, 2);
+    assert!(reactor.answer(Instant::ZERO));
+    slow.is_asked_to_abort(&[1]);
+    refused(answered);
+    assert_eq!((reactor.calls.open(), reactor.origins.len()), (1, 0));
+    // What has not begun leaves no name behind, nor does what nobody waits for.
+    let aborted = Outcome::Transaction(Box::new(Step::Aborted(Abort::Conflict)));
+    let _aborted = begin_named(&mut reactor, DEFAULT, "two");
+    answers(&mut reactor, slow.asked_to_begin(), aborted);
+    drop(begin_named(&mut reactor, DEFAULT, "three"));
+    begins(&mut reactor, slow.asked_to_begin(), 3);
+    slow.is_asked_to_abort(&[3]);
+    let number = token(&mut late).number;
+    assert_eq!(reactor.calls.names.values().collect::<Vec<_>>(), [&number]);
+    // Nor what its time ends.
+    reactor.sweep_open(Instant::ZERO + Span::from_secs(30));
+    slow.is_asked_to_abort(&[2]);
+    assert!(reactor.calls.names.is_empty() && reactor.calls.open() == 0);
+}
+
+#[test]
+fn a_transaction_is_given_up_by_its_name_also_while_it_begins() {
+    let (mut reactor, slow) = Slow::hosted();
+    abort_named(&mut reactor, "one");
+    slow.is_asked_to_abort(&[]);
+    let _open = begin_named(&mut reactor, DEFAULT, "one");
+    begins(&mut reactor, slow.asked_to_begin(), 1);
+    abort_named(&mut reactor, "one");
+    slow.is_asked_to_abort(&[1]);
+    let mut beginning = begin_named(&mut reactor, DEFAULT, "one");
+    let ticket = slow.asked_to_begin();
+    abort_named(&mut reactor, "one");
+    assert_eq!(slow.cancelled(), [ticket]);
+    assert_eq!(beginning.try_recv().expect("an answer").expect_err("a refusal").why, Why::TryAgain);
+    assert!(reactor.calls.names.is_empty() && reactor.calls.open() == 0 && reactor.origins.len() == 0);
+}
+
+/// A commit that is not taken up leaves its transaction open.
+#[test]
+fn what_is_given_up_by_its_name_while_it_commits_is_not_open_behind_that() {
+    for early in [true, false] {
+        let (mut reactor, slow) = Slow::hosted();
+        let mut begun = begin_named(&mut reactor, DEFAULT, "one");
+        begins(&mut reactor, slow.asked_to_begin(), 1);
+        let txn = token(&mut begun);
+        let mut told = send(&mut reactor, Ask::Commit { user: DEFAULT.into(), txn, updates: Vec::new() });
+        let asked = slow.asked();
+        let [(ticket, Transaction::Commit { .. })] = &asked[..] else { panic!("{asked:?}") };
+        if early {
+            abort_named(&mut reactor, "one");
+        }
+        let step = Step::Refused(Unfit::TooLarge, "the transaction has 9 keys".to_owned());
+        answers(&mut reactor, *ticket, Outcome::Transaction(Box::new(step)));
+        assert_eq!(told.try_recv().expect("an answer").expect_err("a refusal").why, Why::Limit);
+        assert_eq!(reactor.calls.open(), usize::from(!early));
+        if !early {
+            abort_named(&mut reactor, "one");
+        }
+        slow.is_asked_to_abort(&[1]);
+        assert!(reactor.calls.names.is_empty() && reactor.calls.open() == 0, "early: {early}");
+    }
+}
+
+#[test]
+fn a_commit_that_is_not_waited_for_any_more_leaves_no_name() {
+    let (mut reactor, slow) = Slow::hosted();
+    let mut begun = begin_named(&mut reactor, DEFAULT, "one");
+    begins(&mut reactor, slow.asked_to_begin(), 1);
+    let txn = token(&mut begun);
+    let _told = send(&mut reactor, Ask::Commit { user: DEFAULT.into(), txn, updates: Vec::new() });
+    assert_eq!(reactor.calls.names.len(), 1);
+    give_up(&mut reactor, (Instant::ZERO + Span::from_secs(16), Span::from_secs(15)));
+    assert!(reactor.calls.names.is_empty() && reactor.origins.len() == 0);
+}
+
+#[test]
+fn a_begin_of_the_same_name_ends_the_one_before_also_where_no_more_may_be_under_way() {
+    let (mut reactor, slow) = Slow::within(Limits { requests: 1, ..Limits::default() });
+    for begun in [true, false] {
+        let _before = begin_named(&mut reactor, DEFAULT, "one");
+        let ticket = slow.asked_to_begin();
+        if begun {
+            begins(&mut reactor, ticket, 1);
+        }
+        let other = begin_named(&mut reactor, DEFAULT, "other").try_recv();
+        assert_eq!(other.expect("an answer at once").expect_err("a refusal").why, Why::Limit);
+        let mut again = begin_named(&mut reactor, DEFAULT, "one");
+        assert!(again.try_recv().is_err(), "it is under way");
+        abort_named(&mut reactor, "one");
+        slow.asked();
+    }
+}
+
+/// A Put of 17 MiB.
+#[test]
+fn a_command_whose_transaction_is_too_large_has_met_a_limit() {
+    let (mut reactor, _) = Slow::hosted();
+    let words = ["SET", "a", "v"].map(Bytes::from).to_vec();
+    let put = Ask::Execute { user: DEFAULT.into(), keyspace: "main".to_owned(), words };
+    for (text, why) in [
+        ("ERR the transaction has 17825797 bytes, and the limit `txn_bytes` is 16777216", Why::Limit),
+        ("ERR 'KEYS' is about the whole keyspace", Why::Precondition),
+        ("TRYAGAIN others were first", Why::TryAgain),
+    ] {
+        let Ask::Execute { user, keyspace, words } = &put else { unreachable!("it is one") };
+        let (user, keyspace, words) = (Arc::clone(user), keyspace.clone(), words.clone());
+        let mut answered = send(&mut reactor, Ask::Execute { user, keyspace, words });
+        let ticket = *reactor.origins.waiting.keys().next().expect("it is under way");
+        answers(&mut reactor, ticket, Outcome::Refused(text.to_owned()));
+        let refusal = answered.try_recv().expect("an answer").expect_err("a refusal");
+        assert_eq!((refusal.why, refusal.text.as_str()), (why, text.trim_start_matches("TRYAGAIN ")));
+    }
+}
+
 #[test]
 fn a_login_that_is_refused_is_counted_and_in_acl_log() {
     let (mut reactor, _) = reactor(Limits::default());
@@ -276,7 +611,7 @@ fn what_is_not_answered_in_time_is_counted_once_by_whether_it_may_have_had_an_ef
     };
     let (one, other) = (after(&mut reactor), after(&mut reactor));
     let stages = [
-        (Stage::Begins(DEFAULT.into(), Connection::default()), false),
+        (Stage::Begins { number: 7, user: DEFAULT.into(), on: Connection::default(), name: None }, false),
         (Stage::Executes(one), true),
         (Stage::Aborts, false),
         (Stage::Executes(other), false),
@@ -292,7 +627,7 @@ fn what_is_not_answered_in_time_is_counted_once_by_whether_it_may_have_had_an_ef
     let patience = Span::from_secs(15);
     for now in [14, 16, 18] {
         let times = (Instant::ZERO + Span::from_secs(now), patience);
-        reactor.origins.give_up(&mut reactor.shard, &mut reactor.clients, &mut reactor.reporter, times);
+        give_up(&mut reactor, times);
         let counted = (metrics.refused.load(Relaxed), metrics.unknown.load(Relaxed));
         assert_eq!(counted, if now < 15 { (0, 0) } else { (3, 2) });
     }
@@ -317,7 +652,7 @@ fn an_order_is_given_up_once_nobody_waits_for_it_or_its_process_is_stopped() {
     for (now, waiting) in [(599, 1), (601, 0)] {
         assert!(late.try_recv().is_err());
         let times = (Instant::ZERO + Span::from_secs(now), Span::from_secs(15));
-        reactor.origins.give_up(&mut reactor.shard, &mut reactor.clients, &mut reactor.reporter, times);
+        give_up(&mut reactor, times);
         assert_eq!(reactor.origins.len(), waiting);
     }
     assert!(late.try_recv().expect("an answer").is_err());

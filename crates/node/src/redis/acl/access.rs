@@ -56,8 +56,8 @@ pub(super) fn of(spec: &Spec, nth: usize, args: Args<'_>) -> Access {
 /// The places of the channels of a request, and whether they are patterns, which a rule must name literally.
 pub(super) fn channels(spec: &Spec, args: Args<'_>) -> (Range<usize>, bool) {
     match spec.name {
-        "publish" => (1..2, false),
-        "subscribe" => (1..args.len(), false),
+        "publish" | "spublish" => (1..2, false),
+        "subscribe" | "ssubscribe" => (1..args.len(), false),
         "psubscribe" => (1..args.len(), true),
         _ => (0..0, false),
     }

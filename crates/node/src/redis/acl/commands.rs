@@ -101,7 +101,10 @@ fn end_forbidden(name: &str, state: &mut State, context: &mut Context<'_>) {
         let forbidden = |topic, literal| {
             context.hub.subscriptions(*number, topic).iter().any(|channel| !user.may_use(channel, literal))
         };
-        if forbidden(Topic::Channel, false) || forbidden(Topic::Pattern, true) {
+        if forbidden(Topic::Channel, false)
+            || forbidden(Topic::Pattern, true)
+            || forbidden(Topic::Shard, false)
+        {
             clients::end(*number, state, context.hub);
         }
     }

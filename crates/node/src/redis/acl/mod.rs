@@ -9,6 +9,7 @@
 
 mod access;
 mod commands;
+mod failures;
 mod file;
 mod log;
 mod rules;
@@ -16,6 +17,7 @@ mod rules;
 mod tests;
 
 pub(crate) use commands::*;
+pub(crate) use failures::{Failures, network};
 pub use file::FileError;
 pub(crate) use log::{Entry, Reason, Within};
 
@@ -43,6 +45,8 @@ pub struct Users {
     deployed: BTreeSet<String>,
     file: Option<PathBuf>,
     log: Log,
+    /// Wrong passwords of late.
+    pub(crate) failures: Failures,
     /// No user is denied anything, as in most deployments: nothing has to be looked at.
     unlimited: bool,
 }
@@ -54,9 +58,22 @@ pub(crate) enum Verdict {
     Accepted,
     /// There is no such user, which is no secret where anybody may ask for the list of users.
     Refused,
-    /// The verifier has to say. Wrong passwords, and unknown users, take the same way as those of the
-    /// deployment file, so that nobody learns from the time it takes which users there are.
+    /// It is wrong, or there is no such user. It takes the same way as one that the verifier has to look at, so that nobody
+    /// learns from the time it takes which users there are.
+    Wrong,
+    /// It may be that of the deployment file: the verifier has to say.
     Ask,
+}
+
+impl Verdict {
+    /// Whether it is right, where that is known without the verifier.
+    pub(crate) fn known(self) -> Option<bool> {
+        match self {
+            Verdict::Accepted => Some(true),
+            Verdict::Refused | Verdict::Wrong => Some(false),
+            Verdict::Ask => None,
+        }
+    }
 }
 
 /// Why a request is denied.
@@ -94,7 +111,8 @@ impl Users {
 
     fn fresh(deployed: BTreeSet<String>, file: Option<PathBuf>) -> Users {
         let users = Users::initial(&deployed);
-        Users { users, deployed, file, log: Log::default(), unlimited: true }.settled()
+        let (log, failures) = (Log::default(), Failures::default());
+        Users { users, deployed, file, log, failures, unlimited: true }.settled()
     }
 
     /// The users that are there without an ACL file.
@@ -131,13 +149,14 @@ impl Users {
         match self.users.get(name) {
             Some(user) if user.on && user.accepts(password) => Verdict::Accepted,
             None if self.login() == Login::Open => Verdict::Refused,
-            _ => Verdict::Ask,
+            _ if self.admits(name, false) => Verdict::Ask,
+            _ => Verdict::Wrong,
         }
     }
 
-    /// Whether a password that the verifier accepted lets this user in.
-    pub(crate) fn admits(&self, name: &str) -> bool {
-        self.deployed.contains(name) && self.users.get(name).is_some_and(|user| user.on)
+    /// Whether a right password lets this user in: one of those that ACL SETUSER gives, or else one that the verifier accepted.
+    pub(crate) fn admits(&self, name: &str, own: bool) -> bool {
+        (own || self.deployed.contains(name)) && self.users.get(name).is_some_and(|user| user.on)
     }
 
     /// Whether a user may make this request.

@@ -306,6 +306,30 @@ fn who_is_logged_in_as_nobody_is_cut_off() {
 }
 
 #[test]
+fn rules_for_channels_are_for_shard_channels_too() {
+    check(
+        "> ACL SETUSER eve on nopass +@all allkeys &a
+         > ACL DRYRUN eve SPUBLISH a x ; ACL DRYRUN eve SPUBLISH b x
+         > ACL DRYRUN eve SSUBSCRIBE a ; ACL DRYRUN eve SSUBSCRIBE a b ; ACL DRYRUN eve SUNSUBSCRIBE b
+         > ACL SETUSER bob on nopass +@all allchannels ; ACL DRYRUN bob SSUBSCRIBE a",
+        expect![[r#"
+            > ACL SETUSER eve on nopass +@all allkeys &a
+              +OK·
+            > ACL DRYRUN eve SPUBLISH a x ; ACL DRYRUN eve SPUBLISH b x
+              +OK·$53·User eve has no permissions to access the 'b' channel·
+            > ACL DRYRUN eve SSUBSCRIBE a ; ACL DRYRUN eve SSUBSCRIBE a b ; ACL DRYRUN eve SUNSUBSCRIBE b
+              +OK·$53·User eve has no permissions to access the 'b' channel·+OK·
+            > ACL SETUSER bob on nopass +@all allchannels ; ACL DRYRUN bob SSUBSCRIBE a
+              +OK·+OK·
+        "#]],
+    );
+    let mut world = World::new(Login::Open);
+    play(&mut world, "> ACL SETUSER eve on nopass +@all allkeys &a ; HELLO 3 ; AUTH eve x ; SSUBSCRIBE a");
+    let said = play(&mut world, "> ACL SETUSER eve resetchannels");
+    assert!(said.ends_with("  +OK·\n  closes\n"), "{said}");
+}
+
+#[test]
 fn the_file_is_that_of_redis() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("users.acl");
@@ -337,8 +361,11 @@ fn a_user_of_the_deployment_is_checked_beside_the_shard() {
     let users = Users::of(["app".to_owned()], None).unwrap();
     assert_eq!(users.login(), Login::Required);
     assert_eq!(users.judge("app", b"x"), super::Verdict::Ask);
-    assert_eq!(users.judge("default", b"x"), super::Verdict::Ask);
-    assert!(users.admits("app") && !users.admits("default") && !users.admits("nobody"));
+    assert_eq!(users.judge("default", b"x"), super::Verdict::Wrong);
+    assert_eq!(users.judge("nobody", b"x"), super::Verdict::Wrong);
+    let admitted = |name| users.admits(name, false);
+    assert!(admitted("app") && !admitted("default") && !admitted("nobody"));
+    assert!(!users.admits("default", true) && !users.admits("nobody", true));
 }
 
 #[test]

@@ -567,10 +567,7 @@ pub(crate) static PUBLISHING: &[Spec] = &[
             about("2.0.0", "channel message", "Tells a message to whoever has subscribed"),
             pubsub::publish,
         )
-        .differs(
-            "reaches subscribers at every node, at most once; the answer counts those at this node; \
-         within MULTI it is published only when the transaction was executed",
-        ),
+        .differs(PUBLISHES),
     Group::PubSub.here(
         "pubsub",
         -2,
@@ -589,12 +586,42 @@ pub(crate) static PUBLISHING: &[Spec] = &[
         .differs(NOT_IN_MULTI),
     Group::PubSub
         .local(
+            "spublish",
+            3,
+            PUBSUB | LOADING | STALE | FAST,
+            about("7.0.0", "shardchannel message", "Tells a message to subscribers of a shard channel"),
+            pubsub::spublish,
+        )
+        .with_keys(Keys::ShardChannels { last: 1 })
+        .differs(PUBLISHES),
+    Group::PubSub
+        .local(
+            "ssubscribe",
+            -2,
+            SUBSCRIBES,
+            about("7.0.0", "shardchannel [shardchannel ...]", "Subscribes to shard channels"),
+            pubsub::ssubscribe,
+        )
+        .with_keys(Keys::ShardChannels { last: -1 })
+        .differs(NOT_IN_MULTI),
+    Group::PubSub
+        .local(
             "subscribe",
             -2,
             SUBSCRIBES,
             about("2.0.0", "channel [channel ...]", "Subscribes to channels"),
             pubsub::subscribe,
         )
+        .differs(NOT_IN_MULTI),
+    Group::PubSub
+        .local(
+            "sunsubscribe",
+            -1,
+            SUBSCRIBES,
+            about("7.0.0", "[shardchannel [shardchannel ...]]", "Ends subscriptions to shard channels"),
+            pubsub::sunsubscribe,
+        )
+        .with_keys(Keys::ShardChannels { last: -1 })
         .differs(NOT_IN_MULTI),
     Group::PubSub
         .local(
@@ -607,8 +634,10 @@ pub(crate) static PUBLISHING: &[Spec] = &[
         .differs(NOT_IN_MULTI),
 ];
 
+const PUBLISHES: &str = "reaches subscribers at every node, at most once; the answer counts those at this node; \
+                         within MULTI it is published only when the transaction was executed";
 const NOT_IN_MULTI: &str = "not within MULTI";
-const THIS_NODE: &str = "of this node's connections";
+const TOLD: &str = "of all nodes: of others what they have told last, each of 10,000 names of 1 MiB at most";
 
 static PUBSUB_CHILDREN: &[Spec] = &[
     Group::PubSub
@@ -619,7 +648,7 @@ static PUBSUB_CHILDREN: &[Spec] = &[
             about("2.8.0", "[pattern]", "The channels that somebody has subscribed to"),
             pubsub::channels,
         )
-        .differs(THIS_NODE),
+        .differs(TOLD),
     Group::PubSub.local("pubsub|help", 2, LOADING | STALE, about("6.2.0", "", "This help"), catalog::help),
     Group::PubSub
         .local(
@@ -629,7 +658,7 @@ static PUBSUB_CHILDREN: &[Spec] = &[
             about("2.8.0", "", "How many patterns somebody has subscribed to"),
             pubsub::numpat,
         )
-        .differs(THIS_NODE),
+        .differs(TOLD),
     Group::PubSub
         .local(
             "pubsub|numsub",
@@ -638,7 +667,25 @@ static PUBSUB_CHILDREN: &[Spec] = &[
             about("2.8.0", "[channel [channel ...]]", "How many have subscribed to channels"),
             pubsub::numsub,
         )
-        .differs(THIS_NODE),
+        .differs(TOLD),
+    Group::PubSub
+        .local(
+            "pubsub|shardchannels",
+            -2,
+            PUBSUB | LOADING | STALE,
+            about("7.0.0", "[pattern]", "The shard channels that somebody has subscribed to"),
+            pubsub::shard_channels,
+        )
+        .differs(TOLD),
+    Group::PubSub
+        .local(
+            "pubsub|shardnumsub",
+            -2,
+            PUBSUB | LOADING | STALE,
+            about("7.0.0", "[shardchannel [shardchannel ...]]", "How many have subscribed to shard channels"),
+            pubsub::shard_numsub,
+        )
+        .differs(TOLD),
 ];
 
 pub(crate) static SCRIPTING: &[Spec] = &[

@@ -5,8 +5,8 @@ use super::{World, encode, encode_line, play};
 use crate::gateway::{Login, Outcome, Session};
 use crate::limits::Limits;
 use expect_test::expect;
-use isochrone_core::Span;
 use isochrone_core::command::{REPLY_MAX, Response};
+use isochrone_core::{Blob, KeyspaceId, Span};
 
 #[test]
 fn before_login_input_is_held_to_its_limit() {
@@ -287,27 +287,85 @@ fn short_requests_with_long_replies_are_held_back() {
 }
 
 #[test]
-fn a_pipeline_of_large_answers_is_for_who_reads_them() {
-    for (reads, answers) in [(true, 300), (false, 17)] {
-        let limits = Limits { output_bytes: 1 << 20, ..Limits::default() };
-        let mut world = World::with_limits(Login::Open, limits);
-        world.receive(&b"GET a\r\n".repeat(300));
-        assert_eq!(world.requests.len(), 129, "how large the answers are, nobody knows yet");
-        let mut answered = 0;
-        while !world.connection.closing() && answered < world.requests.len() {
-            world.unsent = world.out.len();
-            let id = world.requests[answered].id;
-            world.answer(id, Outcome::Done(Response::bulk(&[b'x'; 1 << 20])));
-            answered += 1;
-            if reads && (answered % 8 == 0 || answered == world.requests.len()) {
-                world.out.clear();
-                world.unsent = 0;
-                world.pass(Span::ZERO);
-            }
-        }
-        assert_eq!((world.connection.closing(), answered), (!reads, answers));
-        assert_eq!(world.counters.limited.get("output"), (!reads).then_some(&1));
+fn of_large_answers_no_more_is_written_than_is_read() {
+    const MOST: usize = 1 << 20;
+    let mut world = World::with_limits(Login::Open, Limits { output_bytes: MOST, ..Limits::default() });
+    let value = Blob::from(vec![b'x'; MOST]);
+    let large = || Outcome::Done(Response::Bulk(value.clone()));
+    let one = MOST + "$1048576\r\n\r\n".len();
+    world.receive(&b"GET a\r\n".repeat(300));
+    assert_eq!(world.requests.len(), 129, "how large the answers are, nobody knows yet");
+    // All but the first two come before the first: one waits for it, and then they wait for the client.
+    for at in (2..129).chain([0, 1]) {
+        let id = world.requests[at].id;
+        world.unsent = world.out.len();
+        world.answer(id, large());
+        assert!(world.out.len() + world.connection.holds() <= 2 * one + 129);
     }
+    assert_eq!(world.requests.len(), 129);
+    let (mut answered, mut read) = (129, 0);
+    while !world.out.is_empty() {
+        read += world.out.len();
+        world.out.clear();
+        world.unsent = 0;
+        world.pass(Span::ZERO);
+        while let Some(id) = world.requests.get(answered).map(|request| request.id) {
+            world.unsent = world.out.len();
+            world.answer(id, large());
+            answered += 1;
+        }
+    }
+    assert_eq!((answered, read), (300, 300 * one));
+    assert!(!world.connection.closing() && world.connection.holds() == 0);
+    assert_eq!(world.counters.limited.get("output"), None);
+}
+
+#[test]
+fn what_waits_for_the_client_counts_once_the_keyspace_has_let_go_of_it() {
+    const SIZE: usize = 64 << 10;
+    let mut world = World::with_limits(Login::Open, Limits { output_bytes: SIZE, ..Limits::default() });
+    world.receive(&[encode_line("SETRANGE k 0 x"), encode_line("GET k")].concat().repeat(20));
+    let ids: Vec<u64> = world.requests.iter().map(|request| request.id).collect();
+    assert_eq!(ids.len(), 40);
+    let mut keyspace = Vec::new();
+    for pair in ids.chunks(2) {
+        world.unsent = world.out.len();
+        world.answer(pair[0], Outcome::Done(Response::count(SIZE)));
+        let value = Blob::from(vec![b'x'; SIZE]);
+        keyspace.push(value.clone());
+        world.unsent = world.out.len();
+        world.answer(pair[1], Outcome::Done(Response::Bulk(value)));
+    }
+    // The first was written.
+    assert!((19..SIZE).contains(&world.connection.holds()));
+    drop(keyspace);
+    world.unsent = world.out.len();
+    world.pass(Span::from_millis(100));
+    assert!((19 * SIZE..20 * SIZE).contains(&world.connection.holds()));
+    let mut read = 0;
+    while !world.out.is_empty() {
+        read += world.out.len();
+        world.out.clear();
+        world.unsent = 0;
+        world.pass(Span::ZERO);
+    }
+    assert_eq!(read, 20 * (":65536\r\n$65536\r\n\r\n".len() + SIZE));
+    assert_eq!(world.connection.holds(), 0);
+}
+
+#[test]
+fn what_others_wait_for_waits_for_no_client_that_does_not_read() {
+    let mut world = World::new(Login::Open);
+    world.receive(&[encode_line("GET a"), encode_line("LMOVE a b LEFT LEFT")].concat());
+    world.hub.wait(8, KeyspaceId(1), &["b".into()]);
+    world.unsent = world.limits.output_bytes + 1;
+    for id in [0, 1] {
+        world.answer(id, Outcome::Done(Response::bulk(b"x")));
+    }
+    assert!(world.hub.is_told(8) && world.out.is_empty(), "it is told, and the client is not");
+    world.unsent = 0;
+    world.pass(Span::from_secs(1));
+    assert_eq!(world.out, b"$1\r\nx\r\n$1\r\nx\r\n");
 }
 
 #[test]
@@ -434,6 +492,13 @@ fn who_asks_for_much_goes_on_in_the_next_round() {
     }
     world.receive(&[encode_line("PUBLISH c m").repeat(5), encode_line("PING")].concat());
     assert_eq!(world.transcript(), "  :100000·:100000·\n  reads no further\n");
+    // And who asks after many names.
+    let mut world = World::new(Login::Open);
+    let names = vec!["c"; WORK_MAX / 8].join(" ");
+    world.receive(&[encode_line(&format!("PUBSUB NUMSUB {names}")), encode_line("PING")].concat());
+    let told = world.transcript();
+    assert!(told.contains(":0·") && !told.contains("+PONG"));
+    assert!(!world.connection.wants_input());
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! How commands of Redis become operations of the store, and their responses replies.
 
 use super::check;
-use crate::gateway::Login;
+use crate::gateway::{Ask, Login};
 use expect_test::expect;
 
 #[test]
@@ -291,6 +291,113 @@ fn lock_scripts_are_operations() {
         let id = world.requests.pop().unwrap().id;
         world.answer(id, super::parse_outcome(&format!("array {outcome}")));
         assert_eq!(std::mem::take(&mut world.out), format!("{reply}\r\n").as_bytes());
+    }
+}
+
+#[test]
+fn scripts_of_locks_and_counters_answer_as_in_redis() {
+    let locks = "for i, key in ipairs(KEYS) do if redis.call('exists', key) == 1 then return 0 end end \
+                 for i, key in ipairs(KEYS) do redis.call('set', key, ARGV[1], 'PX', ARGV[2]) end return #KEYS";
+    let releases = "local count = 0 for i, key in ipairs(KEYS) do if redis.call('get', key) == ARGV[1] then \
+                    redis.pcall('del', key) count = count + 1 end end return count";
+    let renews = "for i, key in ipairs(KEYS) do if redis.call('get', key) ~= ARGV[1] then return 0 end end \
+                  for i, key in ipairs(KEYS) do redis.call('set', key, ARGV[1], 'PX', ARGV[2]) end return #KEYS";
+    let release = "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) end";
+    let expire =
+        "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('expire', KEYS[1], ARGV[2]) end";
+    let within = "redis.call('set', KEYS[1], 0, 'EX', ARGV[2], 'NX') \
+                  local n = redis.call('incrby', KEYS[1], ARGV[1]) local ttl = redis.call('pttl', KEYS[1]) \
+                  if ttl == -1 then redis.call('expire', KEYS[1], ARGV[2]) ttl = 1000 * ARGV[2] end return {n, ttl}";
+    let counted =
+        "local n = redis.call('get', KEYS[1]) local ttl = redis.call('pttl', KEYS[1]) return {n, ttl}";
+    let count =
+        "local n = redis.call('incr', KEYS[1]) if n == 1 then redis.call('expire', KEYS[1], ARGV[1]) end";
+    let tells = format!("{count} return n");
+    let set = |key: &str| {
+        format!(
+            "Set {{ key: {key:?}, value: \"me\", condition: Always, expiry: At(1700000005000.000ms), get: false }}"
+        )
+    };
+    let all = |watched: &str, operations: &str| {
+        format!("Transaction {{ watched: [{watched}], operations: [{operations}] }}")
+    };
+    let locked = all(r#"("a", 0), ("b", 0)"#, &format!("{}, {}", set("a"), set("b")));
+    let released = all("", r#"DelIf { key: "a", value: "me" }, DelIf { key: "b", value: "me" }"#);
+    let expires = r#"ExpireIf { key: "n", value: "1", deadline: To(1700000005000.000ms) }"#;
+    let counts = all("", &format!(r#"IncrBy {{ key: "n", by: 1 }}, {expires}"#));
+    let wrong = "-WRONGTYPE Operation against a key holding the wrong kind of value\r\n";
+    let mut world = super::World::new(Login::Open);
+    type Answers<'a> = &'a [(&'a str, &'a str)];
+    let cases: [(&str, &str, &str, Answers<'_>); 9] = [
+        (locks, "2 a b me 5000", &locked, &[("array ok, ok", ":2\r\n"), ("nilarray", ":0\r\n")]),
+        (
+            releases,
+            "2 a b me",
+            &released,
+            &[
+                ("array int 1, int 1", ":2\r\n"),
+                ("array int 0, int 1", ":1\r\n"),
+                ("array int 1, wrongtype", wrong),
+            ],
+        ),
+        (
+            renews,
+            "1 a me 5000",
+            r#"ExpireIf { key: "a", value: "me", deadline: To(1700000005000.000ms) }"#,
+            &[("int 1", ":1\r\n"), ("int 0", ":0\r\n")],
+        ),
+        (
+            release,
+            "1 a me",
+            r#"DelIf { key: "a", value: "me" }"#,
+            &[("int 1", ":1\r\n"), ("int 0", "$-1\r\n"), ("wrongtype", wrong)],
+        ),
+        (
+            expire,
+            "1 a me 5",
+            r#"ExpireIf { key: "a", value: "me", deadline: To(1700000005000.000ms) }"#,
+            &[("int 1", ":1\r\n"), ("int 0", "$-1\r\n")],
+        ),
+        (
+            within,
+            "1 n 3 5",
+            r#"CountUntil { key: "n", by: 3, until: 1700000005000.000ms, anew: false }"#,
+            &[("array int 3, int 5000", "*2\r\n:3\r\n:5000\r\n"), ("wrongtype", wrong)],
+        ),
+        (
+            counted,
+            "1 n",
+            &all("", r#"Get { key: "n" }, Ttl { key: "n", unit: Millis, absolute: false }"#),
+            &[
+                ("array nil, int -2", "*2\r\n$-1\r\n:-2\r\n"),
+                ("array bulk 7, int 40", "*2\r\n$1\r\n7\r\n:40\r\n"),
+                ("array wrongtype, int -1", wrong),
+            ],
+        ),
+        (
+            count,
+            "1 n 5",
+            &counts,
+            &[("array int 1, int 1", "$-1\r\n"), ("array wrongtype, wrongtype", wrong)],
+        ),
+        (
+            &tells,
+            "1 n 5",
+            &counts,
+            &[("array int 4, int 0", ":4\r\n"), ("array wrongtype, wrongtype", wrong)],
+        ),
+    ];
+    for (text, args, asks, answers) in cases {
+        for (outcome, reply) in answers {
+            let words: Vec<&[u8]> =
+                [b"EVAL", text.as_bytes()].into_iter().chain(args.split(' ').map(str::as_bytes)).collect();
+            world.receive(&super::encode(&words));
+            let request = world.requests.pop().unwrap();
+            let Ask::Execute { command, .. } = request.ask else { panic!("{text}") };
+            assert_eq!(format!("{:?}", command.operation), asks, "{text}");
+            world.answer(request.id, super::parse_outcome(outcome));
+            assert_eq!(String::from_utf8(std::mem::take(&mut world.out)).unwrap(), *reply, "{text}");
+        }
     }
 }
 

@@ -92,7 +92,11 @@ fn rows_agree_with_themselves() {
     for spec in COMMANDS.iter().copied().flatten() {
         let (first, last, _) = spec.keys.numbers();
         let least = spec.arity.unsigned_abs() as i32;
-        assert!(first < least && last < least, "{}: a key lies behind the shortest request", spec.name);
+        assert!(
+            first < least && last < least || matches!(spec.keys, Keys::ShardChannels { .. }),
+            "{}: a key lies behind the shortest request",
+            spec.name
+        );
         assert!(!(spec.is(flag::WRITE) && spec.is(flag::READ)), "{} both reads and writes", spec.name);
         if matches!(spec.keys, Keys::Counted { target: false, .. }) && spec.is(flag::WRITE | flag::READ) {
             assert!(spec.is(flag::MOVABLE_KEYS), "{}", spec.name);

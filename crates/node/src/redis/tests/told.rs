@@ -45,7 +45,7 @@ fn questions_about_the_node_are_answered() {
             > WAIT 1 0
               :2·
             > COMMAND COUNT
-              :212·
+              :215·
             > COMMAND GETKEYS MSET a 1 b 2
               *2·$1·a·$1·b·
             > COMMAND GETKEYS ZUNIONSTORE t 2 a b

@@ -5,7 +5,7 @@ use crate::gateway::{Durability, Login};
 use crate::hub::{News, Notice};
 use crate::limits::Limits;
 use expect_test::{Expect, expect};
-use isochrone_core::{Blob, KeyspaceId};
+use isochrone_core::{Blob, KeyspaceId, NodeId};
 
 #[track_caller]
 fn check(script: &str, expected: Expect) {
@@ -574,6 +574,62 @@ fn subscribers_are_told_what_is_published() {
 }
 
 #[test]
+fn shard_channels_are_apart_from_others() {
+    check(
+        "> SPUBLISH a b ; SSUBSCRIBE a a b ; SSUBSCRIBE a ; SUBSCRIBE a ; PSUBSCRIBE a*
+         ! spublish a hi
+         ! publish a hi
+         > SPUBLISH a x ; PUBSUB SHARDCHANNELS
+         > UNSUBSCRIBE ; PUNSUBSCRIBE ; GET k ; PING
+         > SUNSUBSCRIBE b b ; SUNSUBSCRIBE ; SUNSUBSCRIBE ; PING
+         > SSUBSCRIBE ; SPUBLISH a ; PUBSUB SHARDNUMSUB ; PUBSUB SHARDCHANNELS a b ; PUBSUB CHANNELS a b ; PUBSUB shardfoo
+         > MULTI ; SPUBLISH a x ; EXEC
+         > MULTI ; SSUBSCRIBE a ; EXEC
+         > HELLO 3 ; SSUBSCRIBE a b ; SUBSCRIBE a ; PUBSUB SHARDCHANNELS b* ; PUBSUB SHARDNUMSUB a c ; PUBSUB CHANNELS
+         > SPUBLISH a one ; SSUBSCRIBE c ; SPUBLISH a two
+         > SUNSUBSCRIBE ; SUNSUBSCRIBE ; SUNSUBSCRIBE q
+         > SSUBSCRIBE a ; RESET ; PUBSUB SHARDCHANNELS
+         > COMMAND INFO spublish ssubscribe
+         > COMMAND GETKEYS ssubscribe a b",
+        expect![[r#"
+            > SPUBLISH a b ; SSUBSCRIBE a a b ; SSUBSCRIBE a ; SUBSCRIBE a ; PSUBSCRIBE a*
+              :0·*3·$10·ssubscribe·$1·a·:1·*3·$10·ssubscribe·$1·a·:1·*3·$10·ssubscribe·$1·b·:2·*3·$10·ssubscribe·$1·a·:2·*3·$9·subscribe·$1·a·:1·*3·$10·psubscribe·$2·a*·:2·
+            ! spublish a hi
+              *3·$8·smessage·$1·a·$2·hi·
+            ! publish a hi
+              *3·$7·message·$1·a·$2·hi·*4·$8·pmessage·$2·a*·$1·a·$2·hi·
+            > SPUBLISH a x ; PUBSUB SHARDCHANNELS
+              -ERR Can't execute 'spublish': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context·-ERR Can't execute 'pubsub|shardchannels': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context·
+            > UNSUBSCRIBE ; PUNSUBSCRIBE ; GET k ; PING
+              *3·$11·unsubscribe·$1·a·:1·*3·$12·punsubscribe·$2·a*·:0·-ERR Can't execute 'get': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context·*2·$4·pong·$0··
+            > SUNSUBSCRIBE b b ; SUNSUBSCRIBE ; SUNSUBSCRIBE ; PING
+              *3·$12·sunsubscribe·$1·b·:1·*3·$12·sunsubscribe·$1·b·:1·*3·$12·sunsubscribe·$1·a·:0·*3·$12·sunsubscribe·$-1·:0·+PONG·
+            > SSUBSCRIBE ; SPUBLISH a ; PUBSUB SHARDNUMSUB ; PUBSUB SHARDCHANNELS a b ; PUBSUB CHANNELS a b ; PUBSUB shardfoo
+              -ERR wrong number of arguments for 'ssubscribe' command·-ERR wrong number of arguments for 'spublish' command·*0·-ERR unknown subcommand or wrong number of arguments for 'SHARDCHANNELS'. Try PUBSUB HELP.·-ERR unknown subcommand or wrong number of arguments for 'CHANNELS'. Try PUBSUB HELP.·-ERR unknown subcommand 'shardfoo'. Try PUBSUB HELP.·
+            > MULTI ; SPUBLISH a x ; EXEC
+              +OK·+QUEUED·*1·:0·
+            > MULTI ; SSUBSCRIBE a ; EXEC
+              +OK·-ERR Command not allowed inside a transaction·-EXECABORT Transaction discarded because of previous errors.·
+            > HELLO 3 ; SSUBSCRIBE a b ; SUBSCRIBE a ; PUBSUB SHARDCHANNELS b* ; PUBSUB SHARDNUMSUB a c ; PUBSUB CHANNELS
+              %7·$6·server·$5·redis·$7·version·$5·7.2.4·$5·proto·:3·$2·id·:7·$4·mode·$10·standalone·$4·role·$6·master·$7·modules·*0·>3·$10·ssubscribe·$1·a·:1·>3·$10·ssubscribe·$1·b·:2·>3·$9·subscribe·$1·a·:1·*1·$1·b·*4·$1·a·:1·$1·c·:0·*1·$1·a·
+            > SPUBLISH a one ; SSUBSCRIBE c ; SPUBLISH a two
+              :1·>3·$8·smessage·$1·a·$3·one·>3·$10·ssubscribe·$1·c·:3·:1·>3·$8·smessage·$1·a·$3·two·
+            > SUNSUBSCRIBE ; SUNSUBSCRIBE ; SUNSUBSCRIBE q
+              >3·$12·sunsubscribe·$1·a·:2·>3·$12·sunsubscribe·$1·b·:1·>3·$12·sunsubscribe·$1·c·:0·>3·$12·sunsubscribe·_·:0·>3·$12·sunsubscribe·$1·q·:0·
+            > SSUBSCRIBE a ; RESET ; PUBSUB SHARDCHANNELS
+              >3·$10·ssubscribe·$1·a·:1·+RESET·*0·
+            > COMMAND INFO spublish ssubscribe
+              *2·*10·$8·spublish·:3·*4·+pubsub·+loading·+stale·+fast·:1·:1·:1·*2·+@pubsub·+@fast·*0·*1·*6·$5·flags·*1·+not_key·$12·begin_search·*4·$4·type·$5·index·$4·spec·*2·$5·index·:1·$9·find_keys·*4·$4·type·$5·range·$4·spec·*6·$7·lastkey·:0·$7·keystep·:1·$5·limit·:0·*0·*10·$10·ssubscribe·:-2·*5·+pubsub·+noscript·+loading·+stale·+no_multi·:1·:-1·:1·*2·+@pubsub·+@slow·*0·*1·*6·$5·flags·*1·+not_key·$12·begin_search·*4·$4·type·$5·index·$4·spec·*2·$5·index·:1·$9·find_keys·*4·$4·type·$5·range·$4·spec·*6·$7·lastkey·:-1·$7·keystep·:1·$5·limit·:0·*0·
+            > COMMAND GETKEYS ssubscribe a b
+              -ERR The command has no key arguments·
+        "#]],
+    );
+    let mut world = World::new(Login::Open);
+    let told = play(&mut world, "> HELLO 3 ; SSUBSCRIBE a b ; CLIENT LIST TYPE pubsub");
+    assert!(told.contains("flags=P db=0 sub=0 psub=0 ssub=2 "), "{told}");
+}
+
+#[test]
 fn a_subscriber_that_does_not_read_is_let_go() {
     let mut world = World::new(Login::Open);
     play(&mut world, "> SUBSCRIBE c");
@@ -856,7 +912,7 @@ fn speculative() -> World {
 fn a_script_looks_first_and_tells_who_waits_for_what_it_pushes() {
     let mut world = World::new(Login::Open);
     let (keyspace, signal) = (KeyspaceId(1), Blob::from("signal"));
-    world.hub.take_in([News::Waiting { keyspace, keys: vec![signal.clone()] }]);
+    world.hub.take_in([(NodeId(1), Some(News::Waiting { keyspace, keys: vec![signal.clone()] }))]);
     world.hub.hear(world.now);
     let script = "> EVALSHA 90da91872223f85eb1376a17e3c4df21ace8c54b 2 lock signal me 900 ; GET x
          < 0 array int 5, int 0, bulk me

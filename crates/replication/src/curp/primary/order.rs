@@ -147,6 +147,12 @@ impl<V: Wire> Order<V> {
 }
 
 impl<V: Ordered> Order<V> {
+    /// How many replicas there are to be: the master and its copies, as far as there are nodes that may hold one.
+    fn wanted(&self, registry: &Registry) -> usize {
+        let able = self.servers.iter().filter(|node| !registry.is_retired(**node));
+        1 + self.parameters().copies(able.count())
+    }
+
     /// The manager tells what is so.
     fn on_ping(
         &mut self,
@@ -164,6 +170,10 @@ impl<V: Ordered> Order<V> {
                 let nodes: Arc<[NodeId]> = now.members().collect();
                 effects.mark(Note::Stands("replicas", nodes.len() as u64));
                 effects.mark(Note::Members(self.process.partition, nodes));
+            }
+            let wanted = self.wanted(&registry);
+            if registry.committed.is_some() && (former.is_none() || wanted != self.wanted(&self.registry)) {
+                effects.mark(Note::Stands("replicas_wanted", wanted as u64));
             }
             self.registry = registry;
         }

@@ -78,7 +78,7 @@ fn a_lost_command_is_sent_again_when_a_replica_says_so() {
     talk.hear(150, expect![[r#"
         1600 client D -> replica A: Status client: n3#1, sequences: [1]
         1610 replica A -> client D (ahead): Standing incarnation: 1, waiting: [], unknown: [1]
-        1620 client D -> replica B: ProposeLed above: 0, values: [Command id: n3#1, sequence: 1, below: 1, command: Set("\x01", "..
+        1620 client D -> replica B: ProposeLed above: 0, values: [Command id: n3#1, sequence: 1, below: 1, command: Set("\x01", "x")]
         1670 replica B -> client D (ahead): Replies incarnation: 1, spans: Some([0, 1000, 21000, 18000, 0]), answers: [(1, Done(Ok))]
         1680 answer: Replied(Ok)
     "#]]);
@@ -105,7 +105,7 @@ fn a_command_that_others_have_is_waited_for() {
         2032 Order(0, Leads(1))
         2275 client D -> replica A: Status client: n3#1, sequences: [1]
         2285 replica A -> client D (ahead): Standing incarnation: 1, waiting: [], unknown: [1]
-        2295 client D -> replica B: ProposeLed above: 0, values: [Command id: n3#1, sequence: 1, below: 1, command: Set("\x01", "..
+        2295 client D -> replica B: ProposeLed above: 0, values: [Command id: n3#1, sequence: 1, below: 1, command: Set("\x01", "x")]
         2381 replica B -> client D (ahead): Replies incarnation: 1, spans: Some([0, 1000, 21000, 54000, 0]), answers: [(1, Done(Ok))]
         2391 answer: Replied(Ok)
     "#]]);

@@ -25,11 +25,11 @@ fn a_command_takes_one_round_trip() {
         500 client B -> replica B: Requests client: n1#1, below: 1, asks: [Ask sequence: 1, command: Set("\x01", "x"), touching: false]
         500 client B -> replica A: Requests client: n1#1, below: 1, asks: [Ask sequence: 1, command: Set("\x01", "x"), touching: false]
         500 client B -> replica C: Requests client: n1#1, below: 1, asks: [Ask sequence: 1, command: Set("\x01", "x"), touching: false]
-        501 replica B -> replica A (behind a record): Votes reign: b1.0, first: s0, names: [Name id: n1#1, sequence: 1, digest: 1008203999699090817..
+        501 replica B -> replica A (behind a record): Votes reign: b1.0, first: s0, names: [Name id: n1#1, sequence: 1, digest: 1008203999699090817]
         501 replica B -> client B (behind a record): Cast incarnation: 1, reign: b1.0, members: 3, votes: [(1, s0, 1008203999699090817)]
-        511 replica A -> replica A (behind a record): Votes reign: b1.0, first: s0, names: [Name id: n1#1, sequence: 1, digest: 1008203999699090817..
+        511 replica A -> replica A (behind a record): Votes reign: b1.0, first: s0, names: [Name id: n1#1, sequence: 1, digest: 1008203999699090817]
         511 replica A -> client B (behind a record): Cast incarnation: 1, reign: b1.0, members: 3, votes: [(1, s0, 1008203999699090817)]
-        511 replica C -> replica A (behind a record): Votes reign: b1.0, first: s0, names: [Name id: n1#1, sequence: 1, digest: 1008203999699090817..
+        511 replica C -> replica A (behind a record): Votes reign: b1.0, first: s0, names: [Name id: n1#1, sequence: 1, digest: 1008203999699090817]
         511 replica C -> client B (behind a record): Cast incarnation: 1, reign: b1.0, members: 3, votes: [(1, s0, 1008203999699090817)]
         521 replica A -> client B (ahead): Replies incarnation: 1, spans: None, answers: [(1, Done(Ok))]
         521 replica A -> replica B (ahead): Commit entries: [(s0, Yours(2195411949906843041))], decided: s1
@@ -55,31 +55,31 @@ fn two_that_collide_are_recovered() {
         500 client C -> replica C: Requests client: n2#1, below: 1, asks: [Ask sequence: 1, command: Set("\x01", "c"), touching: false]
         500 client C -> replica A: Requests client: n2#1, below: 1, asks: [Ask sequence: 1, command: Set("\x01", "c"), touching: false]
         500 client C -> replica B: Requests client: n2#1, below: 1, asks: [Ask sequence: 1, command: Set("\x01", "c"), touching: false]
-        501 replica A -> replica A (behind a record): Votes reign: b1.0, first: s0, names: [Name id: A#1, sequence: 1, digest: 2376787842029960776..
+        501 replica A -> replica A (behind a record): Votes reign: b1.0, first: s0, names: [Name id: A#1, sequence: 1, digest: 2376787842029960776]
         501 replica A -> client A (behind a record): Cast incarnation: 1, reign: b1.0, members: 3, votes: [(1, s0, 2376787842029960776)]
-        501 replica B -> replica A (behind a record): Votes reign: b1.0, first: s0, names: [Name id: n1#1, sequence: 1, digest: 7263914357993856064..
+        501 replica B -> replica A (behind a record): Votes reign: b1.0, first: s0, names: [Name id: n1#1, sequence: 1, digest: 7263914357993856064]
         501 replica B -> client B (behind a record): Cast incarnation: 1, reign: b1.0, members: 3, votes: [(1, s0, 7263914357993856064)]
-        501 replica C -> replica A (behind a record): Votes reign: b1.0, first: s0, names: [Name id: n2#1, sequence: 1, digest: 9611971620891055751..
+        501 replica C -> replica A (behind a record): Votes reign: b1.0, first: s0, names: [Name id: n2#1, sequence: 1, digest: 9611971620891055751]
         501 replica C -> client C (behind a record): Cast incarnation: 1, reign: b1.0, members: 3, votes: [(1, s0, 9611971620891055751)]
-        511 replica A -> replica B (ahead): Accept reign: b1.0, entries: [(s0, [Command id: A#1, sequence: 1, below: 1, command: Set("\x..
-        511 replica A -> replica C (ahead): Accept reign: b1.0, entries: [(s0, [Command id: A#1, sequence: 1, below: 1, command: Set("\x..
-        511 replica B -> replica A (behind a record): Votes reign: b1.0, first: s1, names: [Name id: A#1, sequence: 1, digest: 2376787842029960776..
+        511 replica A -> replica B (ahead): Accept reign: b1.0, entries: [(s0, [Command id: A#1, sequence: 1, below: 1, command: Set("\x01", "a"
+        511 replica A -> replica C (ahead): Accept reign: b1.0, entries: [(s0, [Command id: A#1, sequence: 1, below: 1, command: Set("\x01", "a"
+        511 replica B -> replica A (behind a record): Votes reign: b1.0, first: s1, names: [Name id: A#1, sequence: 1, digest: 2376787842029960776]
         511 replica B -> client A (behind a record): Cast incarnation: 1, reign: b1.0, members: 3, votes: [(1, s1, 2376787842029960776)]
-        511 replica C -> replica A (behind a record): Votes reign: b1.0, first: s1, names: [Name id: A#1, sequence: 1, digest: 2376787842029960776..
+        511 replica C -> replica A (behind a record): Votes reign: b1.0, first: s1, names: [Name id: A#1, sequence: 1, digest: 2376787842029960776]
         511 replica C -> client A (behind a record): Cast incarnation: 1, reign: b1.0, members: 3, votes: [(1, s1, 2376787842029960776)]
-        511 replica A -> replica A (behind a record): Votes reign: b1.0, first: s1, names: [Name id: n1#1, sequence: 1, digest: 7263914357993856064..
+        511 replica A -> replica A (behind a record): Votes reign: b1.0, first: s1, names: [Name id: n1#1, sequence: 1, digest: 7263914357993856064]
         511 replica A -> client B (behind a record): Cast incarnation: 1, reign: b1.0, members: 3, votes: [(1, s1, 7263914357993856064)]
-        512 replica B -> replica A (behind a record): Votes reign: b1.0, first: s2, names: [Name id: n2#1, sequence: 1, digest: 9611971620891055751..
+        512 replica B -> replica A (behind a record): Votes reign: b1.0, first: s2, names: [Name id: n2#1, sequence: 1, digest: 9611971620891055751]
         512 replica B -> client C (behind a record): Cast incarnation: 1, reign: b1.0, members: 3, votes: [(1, s2, 9611971620891055751)]
-        512 replica C -> replica A (behind a record): Votes reign: b1.0, first: s2, names: [Name id: n1#1, sequence: 1, digest: 7263914357993856064..
+        512 replica C -> replica A (behind a record): Votes reign: b1.0, first: s2, names: [Name id: n1#1, sequence: 1, digest: 7263914357993856064]
         512 replica C -> client B (behind a record): Cast incarnation: 1, reign: b1.0, members: 3, votes: [(1, s2, 7263914357993856064)]
-        512 replica A -> replica A (behind a record): Votes reign: b1.0, first: s2, names: [Name id: n2#1, sequence: 1, digest: 9611971620891055751..
+        512 replica A -> replica A (behind a record): Votes reign: b1.0, first: s2, names: [Name id: n2#1, sequence: 1, digest: 9611971620891055751]
         512 replica A -> client C (behind a record): Cast incarnation: 1, reign: b1.0, members: 3, votes: [(1, s2, 9611971620891055751)]
         512 replica A -> replica A (behind a record): Accepted reign: b1.0, slots: [s0]
         521 replica A -> replica B (ahead): Accept reign: b1.0, entries: [(s1, [])], decided: s0
         521 replica A -> replica C (ahead): Accept reign: b1.0, entries: [(s1, [])], decided: s0
-        522 replica A -> replica B (ahead): Accept reign: b1.0, entries: [(s2, [Command id: n2#1, sequence: 1, below: 1, command: Set("\x..
-        522 replica A -> replica C (ahead): Accept reign: b1.0, entries: [(s2, [Command id: n2#1, sequence: 1, below: 1, command: Set("\x..
+        522 replica A -> replica B (ahead): Accept reign: b1.0, entries: [(s2, [Command id: n2#1, sequence: 1, below: 1, command: Set("\x01", "c
+        522 replica A -> replica C (ahead): Accept reign: b1.0, entries: [(s2, [Command id: n2#1, sequence: 1, below: 1, command: Set("\x01", "c
         522 replica B -> replica A (behind a record): Accepted reign: b1.0, slots: [s0]
         522 replica C -> replica A (behind a record): Accepted reign: b1.0, slots: [s0]
         522 replica A -> replica A (behind a record): Accepted reign: b1.0, slots: [s1]

@@ -13,8 +13,8 @@ fn a_command_waits_for_the_skips_of_all() {
     talk.pass(10).ask(C, set("x"));
     talk.hear(100, expect![[r#"
         10 client C -> replica C: Requests client: n2#1, below: 1, asks: [Ask sequence: 1, command: Set("\x01", "x"), touching: false]
-        10 replica C -> replica A (ahead): Suggest turn: 0, values: [Batch([Command id: n2#1, sequence: 1, below: 1, command: Set("\x01"..
-        10 replica C -> replica B (ahead): Suggest turn: 0, values: [Batch([Command id: n2#1, sequence: 1, below: 1, command: Set("\x01"..
+        10 replica C -> replica A (ahead): Suggest turn: 0, values: [Batch([Command id: n2#1, sequence: 1, below: 1, command: Set("\x01", "x")]
+        10 replica C -> replica B (ahead): Suggest turn: 0, values: [Batch([Command id: n2#1, sequence: 1, below: 1, command: Set("\x01", "x")]
         11 replica C -> replica C (behind a record): Accepted lane: 2, ballot: b0.0, turns: 0..1, skipped: 1..1
         21 replica A -> replica C (behind a record): Accepted lane: 2, ballot: b0.0, turns: 0..1, skipped: 0..1
         21 replica B -> replica C (behind a record): Accepted lane: 2, ballot: b0.0, turns: 0..1, skipped: 0..1
@@ -34,14 +34,14 @@ fn owners_who_are_busy_fill_their_slots() {
     }
     talk.hear(40, expect![[r#"
         10 client A -> replica A: Requests client: A#1, below: 1, asks: [Ask sequence: 1, command: Set("\x01", "x"), touching: false],
-        10 replica A -> replica B (ahead): Suggest turn: 0, values: [Batch([Command id: A#1, sequence: 1, below: 1, command: Set("\x01"..
-        10 replica A -> replica C (ahead): Suggest turn: 0, values: [Batch([Command id: A#1, sequence: 1, below: 1, command: Set("\x01"..
+        10 replica A -> replica B (ahead): Suggest turn: 0, values: [Batch([Command id: A#1, sequence: 1, below: 1, command: Set("\x01", "x")])
+        10 replica A -> replica C (ahead): Suggest turn: 0, values: [Batch([Command id: A#1, sequence: 1, below: 1, command: Set("\x01", "x")])
         10 client B -> replica B: Requests client: n1#1, below: 1, asks: [Ask sequence: 1, command: Set("\x01", "x"), touching: false]
-        10 replica B -> replica A (ahead): Suggest turn: 0, values: [Batch([Command id: n1#1, sequence: 1, below: 1, command: Set("\x01"..
-        10 replica B -> replica C (ahead): Suggest turn: 0, values: [Batch([Command id: n1#1, sequence: 1, below: 1, command: Set("\x01"..
+        10 replica B -> replica A (ahead): Suggest turn: 0, values: [Batch([Command id: n1#1, sequence: 1, below: 1, command: Set("\x01", "x")]
+        10 replica B -> replica C (ahead): Suggest turn: 0, values: [Batch([Command id: n1#1, sequence: 1, below: 1, command: Set("\x01", "x")]
         10 client C -> replica C: Requests client: n2#1, below: 1, asks: [Ask sequence: 1, command: Set("\x01", "x"), touching: false]
-        10 replica C -> replica A (ahead): Suggest turn: 0, values: [Batch([Command id: n2#1, sequence: 1, below: 1, command: Set("\x01"..
-        10 replica C -> replica B (ahead): Suggest turn: 0, values: [Batch([Command id: n2#1, sequence: 1, below: 1, command: Set("\x01"..
+        10 replica C -> replica A (ahead): Suggest turn: 0, values: [Batch([Command id: n2#1, sequence: 1, below: 1, command: Set("\x01", "x")]
+        10 replica C -> replica B (ahead): Suggest turn: 0, values: [Batch([Command id: n2#1, sequence: 1, below: 1, command: Set("\x01", "x")]
         11 replica A -> replica A (behind a record): Accepted lane: 0, ballot: b0.0, turns: 0..1, skipped: 1..1
         11 replica B -> replica B (behind a record): Accepted lane: 1, ballot: b0.0, turns: 0..1, skipped: 1..1
         11 replica C -> replica C (behind a record): Accepted lane: 2, ballot: b0.0, turns: 0..1, skipped: 1..1
@@ -79,8 +79,8 @@ fn a_dead_owners_slots_are_revoked_and_it_comes_back_behind_them() {
     talk.cluster.connect(A, C, true);
     talk.hear(600, expect![[r#"
         100 client A -> replica A: Requests client: A#1, below: 1, asks: [Ask sequence: 1, command: Set("\x01", "x"), touching: false],
-        100 replica A -> replica B (ahead): Suggest turn: 0, values: [Batch([Command id: A#1, sequence: 1, below: 1, command: Set("\x01"..
-        100 replica A -> replica C (ahead): Suggest turn: 0, values: [Batch([Command id: A#1, sequence: 1, below: 1, command: Set("\x01"..
+        100 replica A -> replica B (ahead): Suggest turn: 0, values: [Batch([Command id: A#1, sequence: 1, below: 1, command: Set("\x01", "x")])
+        100 replica A -> replica C (ahead): Suggest turn: 0, values: [Batch([Command id: A#1, sequence: 1, below: 1, command: Set("\x01", "x")])
         101 replica A -> replica A (behind a record): Accepted lane: 0, ballot: b0.0, turns: 0..1, skipped: 1..1
         111 replica B -> replica A (behind a record): Accepted lane: 0, ballot: b0.0, turns: 0..1, skipped: 0..0
         551 replica B -> replica A (behind a record): Prepare lane: 0, ballot: b1.1, turns: 0..11
@@ -93,14 +93,14 @@ fn a_dead_owners_slots_are_revoked_and_it_comes_back_behind_them() {
         572 replica B -> replica C (ahead): Accept lane: 0, ballot: b1.1, turns: 0..11, runs: [Run lane: 0, turns: 0..1, value: Batch([Command i
         573 replica B -> replica B (behind a record): Accepted lane: 0, ballot: b1.1, turns: 0..11, skipped: 0..0
         583 replica C -> replica B (behind a record): Accepted lane: 0, ballot: b1.1, turns: 0..11, skipped: 0..0
-        593 replica B -> replica A (ahead): Learned runs: [Run lane: 0, turns: 0..1, value: Batch([Command id: A#1, sequence: 1, below..
-        593 replica B -> replica C (ahead): Learned runs: [Run lane: 0, turns: 0..1, value: Batch([Command id: A#1, sequence: 1, below..
+        593 replica B -> replica A (ahead): Learned runs: [Run lane: 0, turns: 0..1, value: Batch([Command id: A#1, sequence: 1, below: 1, comma
+        593 replica B -> replica C (ahead): Learned runs: [Run lane: 0, turns: 0..1, value: Batch([Command id: A#1, sequence: 1, below: 1, comma
     "#]]);
     talk.ask(C, set("y"));
     talk.hear(100, expect![[r#"
         708 client C -> replica C: Requests client: n2#1, below: 1, asks: [Ask sequence: 1, command: Set("\x01", "y"), touching: false]
-        708 replica C -> replica A (ahead): Suggest turn: 0, values: [Batch([Command id: n2#1, sequence: 1, below: 1, command: Set("\x01"..
-        708 replica C -> replica B (ahead): Suggest turn: 0, values: [Batch([Command id: n2#1, sequence: 1, below: 1, command: Set("\x01"..
+        708 replica C -> replica A (ahead): Suggest turn: 0, values: [Batch([Command id: n2#1, sequence: 1, below: 1, command: Set("\x01", "y")]
+        708 replica C -> replica B (ahead): Suggest turn: 0, values: [Batch([Command id: n2#1, sequence: 1, below: 1, command: Set("\x01", "y")]
         709 replica C -> replica C (behind a record): Accepted lane: 2, ballot: b0.0, turns: 0..1, skipped: 1..1
         719 replica B -> replica C (behind a record): Accepted lane: 2, ballot: b0.0, turns: 0..1, skipped: 0..1
         729 replica C -> client C (ahead): Replies incarnation: 1, spans: Some([0, 1000, 20000, 0, 0]), answers: [(1, Done(Ok))]
@@ -120,8 +120,8 @@ fn a_dead_owners_slots_are_revoked_and_it_comes_back_behind_them() {
         819 replica C -> replica A: Rejected lane: 0, promised: b1.1, barred: 11, decided: 11
         829 replica A -> replica B (ahead): Fetch from: s0
         829 replica A -> replica C (ahead): Fetch from: s0
-        839 replica B -> replica A: Learned runs: [Run lane: 0, turns: 0..1, value: Batch([Command id: A#1, sequence: 1, below..
-        839 replica C -> replica A: Learned runs: [Run lane: 0, turns: 0..1, value: Batch([Command id: A#1, sequence: 1, below..
+        839 replica B -> replica A: Learned runs: [Run lane: 0, turns: 0..1, value: Batch([Command id: A#1, sequence: 1, below: 1, comma
+        839 replica C -> replica A: Learned runs: [Run lane: 0, turns: 0..1, value: Batch([Command id: A#1, sequence: 1, below: 1, comma
         849 replica A -> client A (ahead): Replies incarnation: 1, spans: None, answers: [(1, Done(Ok))]
         909 replica A -> replica A (behind a record): Prepare lane: 0, ballot: b2.0, turns: 11..257
         909 replica A -> replica B (behind a record): Prepare lane: 0, ballot: b2.0, turns: 11..257
@@ -141,8 +141,8 @@ fn a_dead_owners_slots_are_revoked_and_it_comes_back_behind_them() {
     talk.ask(A, set("z"));
     talk.hear(100, expect![[r#"
         1008 client A -> replica A: Requests client: A#2, below: 1, asks: [Ask sequence: 1, command: Set("\x01", "z"), touching: false],
-        1008 replica A -> replica B (ahead): Suggest turn: 257, values: [Batch([Command id: A#2, sequence: 1, below: 1, command: Set("\x0..
-        1008 replica A -> replica C (ahead): Suggest turn: 257, values: [Batch([Command id: A#2, sequence: 1, below: 1, command: Set("\x0..
+        1008 replica A -> replica B (ahead): Suggest turn: 257, values: [Batch([Command id: A#2, sequence: 1, below: 1, command: Set("\x01", "z")
+        1008 replica A -> replica C (ahead): Suggest turn: 257, values: [Batch([Command id: A#2, sequence: 1, below: 1, command: Set("\x01", "z")
         1009 replica A -> replica A (behind a record): Accepted lane: 0, ballot: b0.0, turns: 257..258, skipped: 258..258
         1019 replica B -> replica A (behind a record): Accepted lane: 0, ballot: b0.0, turns: 257..258, skipped: 0..257
         1019 replica B -> replica A (behind a record): Skip skipped: 0..257

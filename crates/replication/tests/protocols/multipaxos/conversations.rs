@@ -26,8 +26,8 @@ fn a_leader_is_elected_and_a_command_takes_two_round_trips() {
     talk.ask(C, set("x"));
     talk.hear(100, expect![[r#"
         100 client C -> replica A: Requests client: n2#1, below: 1, asks: [Ask sequence: 1, command: Set("\x01", "x"), touching: false]
-        110 replica A -> replica B (ahead): Accept ballot: b1.0, slot: s0, value: Batch([Command id: n2#1, sequence: 1, below: 1, command..
-        110 replica A -> replica C (ahead): Accept ballot: b1.0, slot: s0, value: Batch([Command id: n2#1, sequence: 1, below: 1, command..
+        110 replica A -> replica B (ahead): Accept ballot: b1.0, slot: s0, value: Batch([Command id: n2#1, sequence: 1, below: 1, command: Set("
+        110 replica A -> replica C (ahead): Accept ballot: b1.0, slot: s0, value: Batch([Command id: n2#1, sequence: 1, below: 1, command: Set("
         111 replica A -> replica A (behind a record): Accepted ballot: b1.0, first: s0, last: s0
         121 replica B -> replica A (behind a record): Accepted ballot: b1.0, first: s0, last: s0
         121 replica C -> replica A (behind a record): Accepted ballot: b1.0, first: s0, last: s0
@@ -52,8 +52,8 @@ fn a_follower_takes_over_and_the_client_asks_again() {
     talk.cluster.crash(A);
     talk.hear(1_200, expect![[r#"
         100 client C -> replica A: Requests client: n2#1, below: 1, asks: [Ask sequence: 1, command: Set("\x01", "x"), touching: false]
-        110 replica A -> replica B (ahead): Accept ballot: b1.0, slot: s0, value: Batch([Command id: n2#1, sequence: 1, below: 1, command..
-        110 replica A -> replica C (ahead): Accept ballot: b1.0, slot: s0, value: Batch([Command id: n2#1, sequence: 1, below: 1, command..
+        110 replica A -> replica B (ahead): Accept ballot: b1.0, slot: s0, value: Batch([Command id: n2#1, sequence: 1, below: 1, command: Set("
+        110 replica A -> replica C (ahead): Accept ballot: b1.0, slot: s0, value: Batch([Command id: n2#1, sequence: 1, below: 1, command: Set("
         111 replica A -> replica A (behind a record): Accepted ballot: b1.0, first: s0, last: s0
         121 replica B -> replica A (behind a record): Accepted ballot: b1.0, first: s0, last: s0
         121 replica C -> replica A (behind a record): Accepted ballot: b1.0, first: s0, last: s0
@@ -77,14 +77,14 @@ fn a_follower_takes_over_and_the_client_asks_again() {
         570 replica B -> replica B: Promised ballot: b1.1, report: Report decided: s0, tail: b0.0, end: s1, accepted: [(s0, b1.0, Batch(
         577 replica B -> client C (ahead): Redirect incarnation: 1, leader: None, sequences: [1]
         581 replica C -> replica B (behind a record): Promised ballot: b1.1, report: Report decided: s0, tail: b0.0, end: s1, accepted: [(s0, b1.0, Batch(
-        591 replica B -> replica A (ahead): Adopt ballot: b1.1, from: s0, values: [Batch([Command id: n2#1, sequence: 1, below: 1, comman..
-        591 replica B -> replica C (ahead): Adopt ballot: b1.1, from: s0, values: [Batch([Command id: n2#1, sequence: 1, below: 1, comman..
+        591 replica B -> replica A (ahead): Adopt ballot: b1.1, from: s0, values: [Batch([Command id: n2#1, sequence: 1, below: 1, command: Set(
+        591 replica B -> replica C (ahead): Adopt ballot: b1.1, from: s0, values: [Batch([Command id: n2#1, sequence: 1, below: 1, command: Set(
         592 replica B -> replica B (behind a record): Accepted ballot: b1.1, first: s0, last: s0
         592 Order(0, Leads(b1.1))
         595 client C -> replica B: Requests client: n2#1, below: 1, asks: [Ask sequence: 1, command: Set("\x01", "x"), touching: false]
         602 replica C -> replica B (behind a record): Accepted ballot: b1.1, first: s0, last: s0
-        605 replica B -> replica A (ahead): Accept ballot: b1.1, slot: s1, value: Batch([Command id: n2#1, sequence: 1, below: 1, command..
-        605 replica B -> replica C (ahead): Accept ballot: b1.1, slot: s1, value: Batch([Command id: n2#1, sequence: 1, below: 1, command..
+        605 replica B -> replica A (ahead): Accept ballot: b1.1, slot: s1, value: Batch([Command id: n2#1, sequence: 1, below: 1, command: Set("
+        605 replica B -> replica C (ahead): Accept ballot: b1.1, slot: s1, value: Batch([Command id: n2#1, sequence: 1, below: 1, command: Set("
         606 replica B -> replica B (behind a record): Accepted ballot: b1.1, first: s1, last: s1
         612 replica B -> client C (ahead): Replies incarnation: 1, spans: Some([0, 1000, 20000, 0, 0]), answers: [(1, Done(Ok))]
         616 replica C -> replica B (behind a record): Accepted ballot: b1.1, first: s1, last: s1
@@ -96,7 +96,7 @@ fn a_follower_takes_over_and_the_client_asks_again() {
     talk.cluster.restart(A);
     talk.hear(100, expect![[r#"
         1371 replica A -> replica B (ahead): Fetch from: s0
-        1381 replica B -> replica A (ahead): Learned from: s0, values: [Batch([Command id: n2#1, sequence: 1, below: 1, command: Set("\x01..
+        1381 replica B -> replica A (ahead): Learned from: s0, values: [Batch([Command id: n2#1, sequence: 1, below: 1, command: Set("\x01", "x")
         1381 replica B -> replica A (ahead): Adopt ballot: b1.1, from: s2, values: [], decided: s2
     "#]]);
 }
@@ -158,7 +158,7 @@ fn a_new_member_catches_up_before_it_votes() {
         231 replica B -> replica A (behind a record): Accepted ballot: b1.0, first: s1, last: s1
         231 replica C -> replica A (behind a record): Accepted ballot: b1.0, first: s1, last: s1
         231 replica D -> replica A (behind a record): Accepted ballot: b1.0, first: s1, last: s1
-        240 replica A -> replica D (ahead): Learned from: s0, values: [Batch([Command id: A#1, sequence: 1, below: 1, command: Set("\x01..
+        240 replica A -> replica D (ahead): Learned from: s0, values: [Batch([Command id: A#1, sequence: 1, below: 1, command: Set("\x01", "x")]
         240 replica A -> replica D (ahead): Adopt ballot: b1.0, from: s1, values: [Change(Configuration version: 1, members: [Member replica: r0
         241 replica A -> replica B (ahead): Accept ballot: b1.0, slot: s2, value: NoOp, decided: s2
         241 replica A -> replica C (ahead): Accept ballot: b1.0, slot: s2, value: NoOp, decided: s2
@@ -231,8 +231,8 @@ fn leadership_is_handed_over_without_waiting_for_the_lease() {
     talk.hear(60, expect![[r#"
         220 client C -> replica A: Requests client: n2#1, below: 1, asks: [Ask sequence: 1, command: Set("\x01", "x"), touching: false]
         230 replica A -> replica C (ahead): Requests client: n2#1, below: 1, asks: [Ask sequence: 1, command: Set("\x01", "x"), touching: false]
-        240 replica C -> replica A (ahead): Accept ballot: b1.2, slot: s0, value: Batch([Command id: n2#1, sequence: 1, below: 1, command..
-        240 replica C -> replica B (ahead): Accept ballot: b1.2, slot: s0, value: Batch([Command id: n2#1, sequence: 1, below: 1, command..
+        240 replica C -> replica A (ahead): Accept ballot: b1.2, slot: s0, value: Batch([Command id: n2#1, sequence: 1, below: 1, command: Set("
+        240 replica C -> replica B (ahead): Accept ballot: b1.2, slot: s0, value: Batch([Command id: n2#1, sequence: 1, below: 1, command: Set("
         241 replica C -> replica C (behind a record): Accepted ballot: b1.2, first: s0, last: s0
         251 replica A -> replica C (behind a record): Accepted ballot: b1.2, first: s0, last: s0
         251 replica B -> replica C (behind a record): Accepted ballot: b1.2, first: s0, last: s0
@@ -252,14 +252,14 @@ fn a_prefix_log_is_adopted_whole() {
     talk.cluster.crash(A);
     talk.hear(1_000, expect![[r#"
         100 client A -> replica A: Requests client: A#1, below: 1, asks: [Ask sequence: 1, command: Set("\x01", "x"), touching: false],
-        100 replica A -> replica B (ahead): Accept ballot: b1.0, slot: s0, value: Batch([Command id: A#1, sequence: 1, below: 1, command..
-        100 replica A -> replica C (ahead): Accept ballot: b1.0, slot: s0, value: Batch([Command id: A#1, sequence: 1, below: 1, command..
+        100 replica A -> replica B (ahead): Accept ballot: b1.0, slot: s0, value: Batch([Command id: A#1, sequence: 1, below: 1, command: Set("\
+        100 replica A -> replica C (ahead): Accept ballot: b1.0, slot: s0, value: Batch([Command id: A#1, sequence: 1, below: 1, command: Set("\
         101 replica A -> replica A (behind a record): Accepted ballot: b1.0, first: s0, last: s0
         111 replica B -> replica A (behind a record): Accepted ballot: b1.0, first: s0, last: s0
         111 replica C -> replica A (behind a record): Accepted ballot: b1.0, first: s0, last: s0
         115 client A -> replica A: Requests client: A#1, below: 1, asks: [Ask sequence: 2, command: Set("\x01", "y"), touching: false],
-        115 replica A -> replica B (ahead): Accept ballot: b1.0, slot: s1, value: Batch([Command id: A#1, sequence: 2, below: 1, command..
-        115 replica A -> replica C (ahead): Accept ballot: b1.0, slot: s1, value: Batch([Command id: A#1, sequence: 2, below: 1, command..
+        115 replica A -> replica B (ahead): Accept ballot: b1.0, slot: s1, value: Batch([Command id: A#1, sequence: 2, below: 1, command: Set("\
+        115 replica A -> replica C (ahead): Accept ballot: b1.0, slot: s1, value: Batch([Command id: A#1, sequence: 2, below: 1, command: Set("\
         116 replica A -> replica A (behind a record): Accepted ballot: b1.0, first: s1, last: s1
         126 replica B -> replica A (behind a record): Accepted ballot: b1.0, first: s1, last: s1
         126 replica C -> replica A (behind a record): Accepted ballot: b1.0, first: s1, last: s1
@@ -271,8 +271,8 @@ fn a_prefix_log_is_adopted_whole() {
         575 replica B -> replica C (behind a record): Prepare ballot: b1.1, from: s0
         575 replica B -> replica B: Promised ballot: b1.1, report: Report decided: s0, tail: b1.0, end: s2, accepted: [(s0, b1.0, Batch(
         586 replica C -> replica B (behind a record): Promised ballot: b1.1, report: Report decided: s0, tail: b1.0, end: s2, accepted: [(s0, b1.0, Batch(
-        596 replica B -> replica A (ahead): Adopt ballot: b1.1, from: s0, values: [Batch([Command id: A#1, sequence: 1, below: 1, comman..
-        596 replica B -> replica C (ahead): Adopt ballot: b1.1, from: s0, values: [Batch([Command id: A#1, sequence: 1, below: 1, comman..
+        596 replica B -> replica A (ahead): Adopt ballot: b1.1, from: s0, values: [Batch([Command id: A#1, sequence: 1, below: 1, command: Set("
+        596 replica B -> replica C (ahead): Adopt ballot: b1.1, from: s0, values: [Batch([Command id: A#1, sequence: 1, below: 1, command: Set("
         597 replica B -> replica B (behind a record): Accepted ballot: b1.1, first: s0, last: s1
         597 Order(0, Leads(b1.1))
         607 replica C -> replica B (behind a record): Accepted ballot: b1.1, first: s0, last: s1

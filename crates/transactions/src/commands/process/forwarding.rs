@@ -318,7 +318,8 @@ where
         let home = self.forwards.home(&batch.keys, now).filter(|home| *home != effects.me().node);
         let Some(home) = home else { return false };
         self.gather(number);
-        if self.is_shared(number) || self.bytes(number) > BYTES_MAX {
+        let since = self.batches.get(&number).map_or(now, |batch| batch.since);
+        if self.is_shared(number) || self.bytes(number) > BYTES_MAX || self.left(since, now) == Span::ZERO {
             return false;
         }
         let away = Away { number: self.number(), home, sent: None, missed: 0, heard: false, due: now };
@@ -349,6 +350,12 @@ where
         away.any(|batch| keys.keys().any(|key| batch.held.contains_key(key)))
     }
 
+    /// How long what is forwarded may take that was asked for then. What is told is to be here in time too.
+    fn left(&self, since: Instant, now: Instant) -> Span {
+        let ways = self.knobs.rtt_max.min(self.knobs.limit / 4);
+        self.knobs.limit.saturating_sub(now.since(since) + ways)
+    }
+
     fn send_away(&mut self, number: u64, away: Away, effects: &mut Effects<Self>) {
         let (now, again) = (effects.now(), away.sent.is_some());
         // One that was not heard of for long may have restarted: what is meant for the one before would be lost.
@@ -360,7 +367,9 @@ where
         let Some(batch) = self.batches.get_mut(&number) else { return };
         batch.stage = Stage::Away(Away { sent, heard: false, due, ..away });
         self.pausing.insert((due, number));
-        let left = self.knobs.limit.saturating_sub(now.since(batch.since));
+        let since = batch.since;
+        let left = self.left(since, now);
+        let Some(batch) = self.batches.get(&number) else { return };
         let run = batch.run.iter().filter_map(|command| self.asked.get(command));
         let commands = run.map(|asked| asked.command.clone()).collect();
         let to = ProcessId { node: away.home, ..effects.me() };

@@ -43,6 +43,8 @@ pub struct Commands<C: Process> {
     armed: Option<Instant>,
     /// What the client was asked, by ticket, and on whose behalf.
     inner: BTreeMap<u64, Of>,
+    /// Commits that the client was asked for, by ticket, and until when they may wait for others.
+    commits: BTreeMap<u64, (Instant, TxnId)>,
     /// Of transactions, by the host's ticket.
     hosts: BTreeMap<Ticket, u64>,
     /// Commands that look at all keys, with the host's ticket.
@@ -178,10 +180,36 @@ where
         if let Of::Host(host) = of {
             self.hosts.insert(host, ticket);
         }
+        if let Request::Commit { txn, .. } = request
+            && let Some(due) = self.waits_until(of, effects.now())
+        {
+            self.commits.insert(ticket, (due, txn));
+            self.pausing.insert((due, ticket));
+        }
         self.with(effects, |client, effects| client.request(Ticket(ticket), request, effects));
     }
 
+    /// Until when a commit that is asked for now may wait for others.
+    fn waits_until(&self, of: Of, now: Instant) -> Option<Instant> {
+        let since = match of {
+            Of::Batch(number) => self.batches.get(&number)?.since,
+            Of::Host(_) => now,
+            Of::Whole(number) => self.wholes.get(&number)?.1.since,
+            Of::Nobody => return None,
+        };
+        // A last try has some time too.
+        Some((since + self.knobs.limit).max(now + self.knobs.patience))
+    }
+
+    /// A commit is not looked after any more.
+    fn leave_commit(&mut self, ticket: u64) {
+        if let Some((due, _)) = self.commits.remove(&ticket) {
+            self.pausing.remove(&(due, ticket));
+        }
+    }
+
     fn answered(&mut self, ticket: u64, outcome: Outcome, effects: &mut Effects<Self>) {
+        self.leave_commit(ticket);
         let of = self.inner.remove(&ticket);
         if let (Outcome::Aborted(reason), Some(Of::Batch(_) | Of::Host(_))) = (&outcome, of) {
             effects.mark(Noted::Fact(Fact::Counted(counted(*reason))));
@@ -270,6 +298,8 @@ where
         let conditional =
             first.is_some_and(|first| matches!(first.command.operation, Operation::Transaction { .. }));
         let mut bytes: usize = first.map_or(0, |first| wire::encoded_size(&first.command));
+        // What is much older would leave the others little time.
+        let oldest = batch.since;
         while batch.run.len() < self.knobs.gather_max && batch.held.len() <= GATHERING_KEYS_MAX {
             let mut next = self.lines.next(&batch.held).into_iter().filter_map(|number| {
                 let asked = self.asked.get(&number)?;
@@ -278,7 +308,7 @@ where
             let Some(next) = next.next() else { break };
             let Some(asked) = self.asked.get_mut(&next) else { break };
             bytes += wire::encoded_size(&asked.command);
-            if bytes > BYTES_MAX {
+            if bytes > BYTES_MAX || asked.since + self.knobs.limit / 4 < oldest {
                 break;
             }
             asked.taken = true;
@@ -290,6 +320,7 @@ where
                     batch.keys.entry(key.clone()).or_default().reads |= used.reads;
                 }
             }
+            batch.since = batch.since.min(asked.since);
             batch.run.push(next);
         }
     }
@@ -330,6 +361,8 @@ where
                 // Who leads nothing does not answer which keys there are; transactions end by themselves.
                 let due = match request {
                     Request::List { .. } => effects.now() + patience,
+                    // When its time is over it is to be aborted, and says whether it was.
+                    Request::Commit { .. } => (whole.since + limit).max(effects.now() + patience) + patience,
                     _ => whole.since + limit,
                 };
                 whole.due = due;
@@ -338,7 +371,11 @@ where
                 whole.inner = Some(self.next + 1);
                 self.request(Of::Whole(number), request, effects);
             }
-            Then::Pause => drop(self.pausing.insert((effects.now() + retry.pause_max, number))),
+            Then::Pause => {
+                let Some((_, whole)) = self.wholes.get(&number) else { return };
+                let (now, end) = (effects.now(), whole.since + limit);
+                self.pausing.insert(((now + retry.pause_max).min(end.max(now)), number));
+            }
             Then::End(answer) => self.end_walk(number, answer, effects),
         }
     }
@@ -360,6 +397,7 @@ where
     /// Nobody waits for this answer of the client any more.
     fn forget(&mut self, inner: u64, effects: &mut Effects<Self>) {
         self.inner.remove(&inner);
+        self.leave_commit(inner);
         self.with(effects, |client, effects| client.cancel(Ticket(inner), effects));
     }
 
@@ -371,12 +409,16 @@ where
         if self.cooled(number) || self.retires(number, effects) {
             return;
         }
+        if let Some((_, txn)) = self.commits.remove(&number) {
+            // Its own answer says whether it was too late for that.
+            return self.abandon(Some(txn), effects);
+        }
         let Some(batch) = self.batches.get_mut(&number) else { return self.waited(number, effects) };
         if let Stage::Begins { ticket, due } = batch.stage {
             if due <= effects.now() {
                 // Nothing of it was asked to take effect.
                 self.forget(ticket, effects);
-                self.fail(number, &Answer::Refused(Refusal::Unreached(self.knobs.limit)), effects);
+                self.fail_late(number, &Answer::Refused(Refusal::Unreached(self.knobs.limit)), effects);
             }
             return;
         }
@@ -387,7 +429,7 @@ where
         let here = matches!(batch.stage, Stage::Waits);
         if here && batch.tries == 0 && effects.now().since(batch.since) >= self.knobs.limit {
             let refusal = Refusal::Waited(self.knobs.limit);
-            return self.fail(number, &Answer::Refused(refusal), effects);
+            return self.fail_late(number, &Answer::Refused(refusal), effects);
         }
         if self.leaves(number, effects) {
             return;
@@ -503,17 +545,18 @@ where
         batch.stage = Stage::Waits;
         let wanted =
             |number: &u64| self.asked.get(number).is_some_and(|asked| !matches!(asked.whose, Whose::Nobody));
-        let going = now.since(batch.since) < limit && batch.run.iter().any(wanted);
+        let end = batch.since + limit;
+        let wanted = batch.run.iter().any(wanted);
         let tried = batch.tries;
-        match retry.pause(tried, reason, effects.random()).filter(|_| going) {
+        match retry.pause(tried, reason, effects.random()).filter(|_| wanted && now < end) {
             Some(_) if self.leaves(number, effects) => {}
-            Some(pause) => drop(self.pausing.insert((now + pause, number))),
+            Some(pause) => drop(self.pausing.insert(((now + pause).min(end), number))),
             None => {
                 let refusal = match reason {
                     Reason::Unavailable => Refusal::Unreached(limit),
                     reason => Refusal::Contended { tries: tried, limit, reason },
                 };
-                self.fail(number, &Answer::Refused(refusal), effects);
+                self.fail_late(number, &Answer::Refused(refusal), effects);
             }
         }
     }
@@ -526,6 +569,33 @@ where
         }
         batch.rest = std::mem::take(&mut batch.run).into();
         self.go_on(number, effects);
+    }
+
+    /// Those commands of a transaction whose time is over, or for which nobody waits, end without reply; the others go on
+    /// together. Where there are none of the former, all end.
+    fn fail_late(&mut self, number: u64, answer: &Answer, effects: &mut Effects<Self>) {
+        let (now, limit) = (effects.now(), self.knobs.limit);
+        let Some(batch) = self.batches.get_mut(&number) else { return };
+        let over = |asked: &Asked| asked.since + limit <= now || matches!(asked.whose, Whose::Nobody);
+        let late = |number: &u64| self.asked.get(number).is_none_or(over);
+        let (late, others): (Vec<u64>, Vec<u64>) = batch.run.iter().copied().partition(late);
+        if late.is_empty() || others.is_empty() {
+            return self.fail(number, answer, effects);
+        }
+        (batch.keys, batch.since) = (Keys::default(), now);
+        for asked in others.iter().filter_map(|other| self.asked.get(other)) {
+            batch.since = batch.since.min(asked.since);
+            for (key, used) in &asked.keys {
+                let held = batch.keys.entry(key.clone()).or_default();
+                held.reads |= used.reads;
+                held.writes |= used.writes;
+            }
+        }
+        (batch.run, batch.tries, batch.stage) = (others, 0, Stage::Waits);
+        self.go.push_back(number);
+        for command in late {
+            self.answer(command, answer.clone(), effects);
+        }
     }
 
     /// All commands of a transaction end without reply.
@@ -637,6 +707,7 @@ where
             pausing: BTreeSet::new(),
             armed: None,
             inner: BTreeMap::new(),
+            commits: BTreeMap::new(),
             hosts: BTreeMap::new(),
             wholes: BTreeMap::new(),
             behind: BTreeSet::new(),
