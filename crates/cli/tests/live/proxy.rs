@@ -7,7 +7,7 @@ use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Wires between these nodes: `[from][to]` is the one by which one dials another.
 pub fn between(nodes: &[Addresses], wire: impl Fn(SocketAddr) -> Proxy) -> Vec<Vec<Option<Proxy>>> {
@@ -98,11 +98,17 @@ impl Proxy {
     }
 }
 
+/// So much of what sleeps took too long is made up for.
+const SLACK: Duration = Duration::from_millis(20);
+
 fn carry(mut from: TcpStream, mut to: TcpStream, wire: &AtomicU8, rate: Option<u32>) {
     let mut bytes = vec![0; if rate.is_some() { 8 << 10 } else { 64 << 10 }];
+    // When the line is free again: what a sleep takes beyond its time is made up for, or a line would carry much less than its rate.
+    let mut free = Instant::now();
     while let Ok(count @ 1..) = from.read(&mut bytes) {
         if let Some(rate) = rate {
-            thread::sleep(Duration::from_secs_f64(count as f64 / f64::from(rate)));
+            free = free.max(Instant::now() - SLACK) + Duration::from_secs_f64(count as f64 / f64::from(rate));
+            thread::sleep(free.saturating_duration_since(Instant::now()));
         }
         if wire.load(Ordering::SeqCst) != Wire::Silent as u8 && to.write_all(&bytes[..count]).is_err() {
             break;

@@ -580,12 +580,12 @@ impl Clients {
 
     /// Takes the verdicts on passwords that there are.
     fn hear(&mut self, now: Instant) {
-        while let Some(Verdict { asker, from, accepted, known }) = self.verifier.next(now) {
+        while let Some(Verdict { asker, from, accepted, known, late }) = self.verifier.next(now) {
             if !accepted && !known {
                 self.fail(from);
             }
             let failures = &mut self.hub.users.failures;
-            let due = if failures.delay(from) { now + FAILURE_DELAY } else { now };
+            let due = if late || failures.delay(from) { now + FAILURE_DELAY } else { now };
             if accepted {
                 // At once: who does not wait for so long may come again.
                 failures.forgive(from);

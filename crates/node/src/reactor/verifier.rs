@@ -25,7 +25,7 @@ use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, channel, sync_channel}
 const REMEMBERED: Span = Span::from_secs(300);
 /// Where so many claims of one network wait, it may be that they are guesses.
 const FEW: usize = 5;
-/// Claims of a network that guesses, in a second, that need no check and have none.
+/// Claims of a network that may guess, in a second, that need no check and have none.
 const EASED: u32 = 64;
 
 /// Who wants to know.
@@ -49,6 +49,8 @@ pub(super) struct Verdict {
     pub accepted: bool,
     /// Whether that was known before the check.
     pub known: bool,
+    /// Whether it is to be told late, whatever is known of the network: it had no check, where others wait for theirs.
+    pub late: bool,
 }
 
 /// See the module's page.
@@ -69,7 +71,7 @@ pub struct Verifier {
     known: BTreeMap<String, (Print, Instant)>,
     verdicts: VecDeque<Verdict>,
     checks: u64,
-    /// By network that guesses, how many had no check in the second that began then.
+    /// By network that may guess, how many had no check in the second that began then.
     eased: (Instant, BTreeMap<IpAddr, u32>),
 }
 
@@ -139,23 +141,23 @@ impl Verifier {
     }
 
     /// Takes up a claim from this address: [`Verifier::next`] has a verdict in time. False where it is one of calls, and too
-    /// many wait already. A session is never refused: while it waits it sends nothing else. Of a network that is `suspect`
-    /// what is known, right or wrong, has its verdict without a check, up to 64 in a second; else what is remembered, where few
-    /// wait.
+    /// many wait already. A session is never refused: while it waits it sends nothing else. Of a network that is `suspect`,
+    /// or of which many wait, what is known, right or wrong, has its verdict without a check, up to 64 in a second; else what is
+    /// remembered.
     #[must_use]
     pub(super) fn ask(&mut self, claim: Claim, from: IpAddr, suspect: bool, now: Instant) -> bool {
         let from = network(from);
         let asker = claim.asker;
         let known = claim.known.is_some();
         let remembered = !known && self.remembers(&claim.user, &claim.password, now);
-        let few = self.lines.get(&from).is_none_or(|line| line.len() < FEW);
-        let unchecked = match suspect {
+        let late = suspect || self.lines.get(&from).is_some_and(|line| line.len() >= FEW);
+        let unchecked = match late {
             true => (known || remembered) && self.eases(from, now),
-            false => remembered && few,
+            false => remembered,
         };
         if unchecked {
             let accepted = claim.known.unwrap_or(true);
-            self.verdicts.push_back(Verdict { asker, from, accepted, known });
+            self.verdicts.push_back(Verdict { asker, from, accepted, known, late });
             return true;
         }
         if matches!(asker, Asker::Calls(_)) && self.is_long(from) {
@@ -166,7 +168,7 @@ impl Verifier {
         true
     }
 
-    /// Whether one more of a network that guesses needs no check.
+    /// Whether one more of a network that may guess needs no check.
     fn eases(&mut self, from: IpAddr, now: Instant) -> bool {
         let (began, eased) = &mut self.eased;
         if now.since(*began) >= Span::from_secs(1) {
@@ -185,7 +187,13 @@ impl Verifier {
         line.retain(|claim| {
             let right = claim.known == Some(true);
             if right {
-                verdicts.push_back(Verdict { asker: claim.asker, from, accepted: true, known: true });
+                verdicts.push_back(Verdict {
+                    asker: claim.asker,
+                    from,
+                    accepted: true,
+                    known: true,
+                    late: false,
+                });
             }
             !right
         });
@@ -254,7 +262,13 @@ impl Verifier {
         let Some(Check { asker, from, user, print, known }) = self.under_way.take() else { return };
         self.checks += 1;
         let right = known.unwrap_or(accepted);
-        self.verdicts.push_back(Verdict { asker, from, accepted: right, known: known.is_some() });
+        self.verdicts.push_back(Verdict {
+            asker,
+            from,
+            accepted: right,
+            known: known.is_some(),
+            late: false,
+        });
         if accepted && known.is_none() {
             self.known.insert(user.clone(), (print, now + REMEMBERED));
             self.let_in(&user, now);
@@ -270,7 +284,13 @@ impl Verifier {
                 let asks = claim.user == user && claim.known.is_none();
                 let known = asks && self.remembers(user, &claim.password, now);
                 if known {
-                    let verdict = Verdict { asker: claim.asker, from: *from, accepted: true, known: false };
+                    let verdict = Verdict {
+                        asker: claim.asker,
+                        from: *from,
+                        accepted: true,
+                        known: false,
+                        late: false,
+                    };
                     self.verdicts.push_back(verdict);
                 }
                 !known
@@ -536,13 +556,16 @@ mod tests {
         assert_eq!(world.told().len(), 70 + 6 - 1, "all but the one that is being checked");
         world.check("another");
         assert_eq!(world.told(), [(100, true)]);
-        // What is remembered is not told at once where many wait of whom nothing is known yet.
+        // What is remembered is told late where many wait of whom nothing is known yet.
+        world.now = world.now + Span::from_secs(1);
         for connection in 10..16 {
             world.ask(connection, HERE, "guess");
         }
         world.ask(16, HERE, "secret");
         world.ask(17, THERE, "secret");
-        assert_eq!(world.told(), [(17, true)]);
+        let verdicts = std::iter::from_fn(|| world.verifier.next(world.now));
+        let late: Vec<(bool, bool)> = verdicts.map(|verdict| (verdict.accepted, verdict.late)).collect();
+        assert_eq!(late, [(true, true), (true, false)]);
     }
 
     #[test]
