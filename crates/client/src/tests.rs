@@ -219,10 +219,8 @@ async fn pass(time: Duration) {
     tokio::time::resume();
 }
 
-#[tokio::test]
-async fn a_transaction_that_is_dropped_lets_go_of_its_keys() {
-    let node = Node::new("n0");
-    let main = keyspace(&[&served(&node).await]);
+/// Drops a transaction that writes `k` once it is begun.
+async fn drop_begun(main: &Keyspace) {
     let begun = Notify::new();
     let run = main.transaction().write(["k"]).run(async |_| {
         begun.notify_one();
@@ -232,6 +230,13 @@ async fn a_transaction_that_is_dropped_lets_go_of_its_keys() {
         ended = run => panic!("{ended:?}"),
         () = begun.notified() => {}
     }
+}
+
+#[tokio::test]
+async fn a_transaction_that_is_dropped_lets_go_of_its_keys() {
+    let node = Node::new("n0");
+    let main = keyspace(&[&served(&node).await]);
+    drop_begun(&main).await;
     let put = timeout(Duration::from_secs(1), main.put("k", "v")).await;
     assert_eq!(put.expect("nobody holds the key").unwrap(), Written::Done(()));
     assert_eq!(node.aborted(), [AbortRequest { txn: TXN.into(), name: Bytes::new() }]);
@@ -251,15 +256,7 @@ async fn an_abort_that_is_refused_for_a_limit_is_repeated() {
     let_go().await;
 
     node.0.refuses.store(true, SeqCst);
-    let begun = Notify::new();
-    let run = main.transaction().write(["k"]).run(async |_| {
-        begun.notify_one();
-        pending::<Result<(), Error>>().await
-    });
-    tokio::select! {
-        ended = run => panic!("{ended:?}"),
-        () = begun.notified() => {}
-    }
+    drop_begun(&main).await;
     let_go().await;
     assert_eq!(node.aborted().len(), 2);
 }
