@@ -217,6 +217,12 @@ def test_batches_larger_than_memory(samples, tmp_path):
         next(iter_parquet(path, 0, **COLUMNS, n_features=400))
 
 
+def test_what_is_wanted_in_place_of_list_views_is_told():
+    views = arrow.array([[1]], arrow.list_view(arrow.int32()))
+    with pytest.raises(ValueError, match=r"column 'u' is of list views \(cast them to lists: `pyarrow.large_list`\): lists are wanted"):
+        load_arrow(arrow.table({"y": [1.0], "u": views}), label="y", indices="u")
+
+
 def test_a_parquet_file_is_read_whole(samples, tmp_path):
     X, y = samples
     path = tmp_path / "samples.parquet"
@@ -248,6 +254,8 @@ def test_a_parquet_file_is_read_whole(samples, tmp_path):
     with pytest.raises(ValueError, match="samples.parquet: 'utf-8' codec can't decode"):
         load_parquet(path, label="y", indices="u", n_features=8)
     parquet.write_table(arrow.table({"y": range(5), "u": [[0], [], [1], [0, 7], [2]]}), path)
+    with pytest.raises(ValueError, match="is a folder, and iter_parquet reads one file"):
+        next(iter_parquet(tmp_path, label="y", indices="u", n_features=8))
     # What goes wrong with a batch is not the file's.
     with pytest.raises(ValueError, match="^mine$"):
         for _ in iter_parquet(path, 2, label="y", indices="u", n_features=8):

@@ -263,6 +263,17 @@ def test_warm_start_does_not_go_on_with_other_features(samples, kind):
 
 
 @pytest.mark.parametrize("kind", [CopClassifier, CopRegressor])
+def test_coefficients_of_another_width_are_refused(samples, kind):
+    X, y = samples
+    model = kind(max_iter=2, tol=None).fit(X, y)
+    model.coef_ = model.coef_[..., :5]
+    with pytest.raises(ValueError, match=r"coef_ is of shape .*5,?\), where .* \(1, 400\): set as many"):
+        model.predict(X)
+    with pytest.raises(ValueError, match="X has 400 features, but coef_ is one of 5: set it to one of as many, or begin anew by fit"):
+        model.partial_fit(X, y)
+
+
+@pytest.mark.parametrize("kind", [CopClassifier, CopRegressor])
 def test_sparse_coefficients_predict_the_same(samples, kind):
     X, y = samples
     model = kind(penalty="l1", alpha=1e-3, max_iter=5, tol=None).fit(X, y)

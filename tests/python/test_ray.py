@@ -122,6 +122,7 @@ def test_more_than_two_classes_are_learnt_in_one_pass(cluster, tmp_path):
         n_samples=total, batch_size=256, checkpoint_every=10, center_options={"name": "center"},
     )
     assert (tmp_path / "killed").exists() and model.report_["samples"] == total
+    assert model.coef_.flags.writeable
     assert model.coef_.shape == (3, FEATURES) and model.classes_.tolist() == ["high", "low", "middle"]
     assert sum(count for *_, count in order(model, tmp_path / "center", n_features=FEATURES)) == total
     coef, intercept = replay(model, tmp_path / "center", n_features=FEATURES, n_samples=total)

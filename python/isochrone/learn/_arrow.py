@@ -485,6 +485,7 @@ def _told(schema: Any) -> str:
         return f"lists of {_told(schema.children[0].contents)}"
     named = {"u": "strings", "U": "strings", "vu": "strings", "b": "booleans", "+s": "structures", "n": "nulls"}
     named |= dict.fromkeys(("z", "Z", "vz"), "bytes")
+    named |= dict.fromkeys(("+vl", "+vL"), "list views (cast them to lists: `pyarrow.large_list`)")
     return named.get(letters, f"Arrow type {letters!r}")
 
 

@@ -118,6 +118,9 @@ class CopFactorizer(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     columns_: NDArray[Any]
     row_factors_: NDArray[np.float64]
     column_factors_: NDArray[np.float64]
+    # Set by scikit-learn, whose classes have no types.
+    n_features_in_: int
+    feature_names_in_: NDArray[Any]
     intercept_: float
     t_: int
     epochs_: int

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from numbers import Real
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,6 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model._base import SparseCoefMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.class_weight import compute_class_weight
-from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
@@ -25,6 +24,16 @@ from isochrone.learn._data import (
 )
 from isochrone.learn._plan import Plan, threads_of
 from isochrone.learn._progress import Progress
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    _Method = TypeVar("_Method", bound=Callable[..., Any])
+
+    # That of scikit-learn has no types, and what it decorates would have none either.
+    def available_if(check: Callable[[Any], bool]) -> Callable[[_Method], _Method]: ...
+else:
+    from sklearn.utils.metaestimators import available_if
 
 SCHEMES = ("cop", "hogwild", "locking", "occ", "serial")
 PENALTIES = ("l2", "l1", "elasticnet", None)
@@ -118,6 +127,9 @@ class _Linear(SparseCoefMixin, BaseEstimator):  # type: ignore[misc]
     _losses: tuple[str, ...] = ()
     coef_: NDArray[np.float64]
     intercept_: NDArray[np.float64]
+    # Set by scikit-learn, whose classes have no types.
+    n_features_in_: int
+    feature_names_in_: NDArray[Any]
 
     def _check_partial(self) -> None:
         """Refuses those, and what a pass over some of the samples cannot do."""
@@ -292,10 +304,12 @@ class _Linear(SparseCoefMixin, BaseEstimator):  # type: ignore[misc]
         shape = (rows, width) if _is_classifier(self) else (width,)
         if keep and getattr(self, "coef_", None) is not None:
             if self.coef_.shape[-1] != width:
-                raise ValueError(
-                    f"X has {width} features, but warm_start=True goes on from a model of {self.coef_.shape[-1]}: pass "
-                    "warm_start=False to begin anew"
-                )
+                has = self.coef_.shape[-1]
+                if self.warm_start:
+                    raise ValueError(
+                        f"X has {width} features, but warm_start=True goes on from a model of {has}: pass warm_start=False to begin anew"
+                    )
+                raise ValueError(f"X has {width} features, but coef_ is one of {has}: set it to one of as many, or begin anew by fit")
             if sparse.issparse(self.coef_):
                 raise ValueError("coef_ is sparse, which nothing is learnt into: call densify() first")
             if self.coef_.size == np.prod(shape):
@@ -323,6 +337,11 @@ class _Linear(SparseCoefMixin, BaseEstimator):  # type: ignore[misc]
         )
         coef: Any = self.coef_
         coef = np.atleast_2d(coef.toarray() if sparse.issparse(coef) else coef)
+        wanted = (np.size(self.intercept_), X.shape[1])
+        if coef.shape != wanted:
+            raise ValueError(
+                f"coef_ is of shape {np.shape(self.coef_)}, where intercept_ and the features of fit go with {wanted}: set as many"
+            )
         scores = _native.decide(
             tuple(rows_of(X)), laid(coef, np.float64).ravel(),
             laid(np.atleast_1d(self.intercept_), np.float64),
@@ -571,7 +590,7 @@ class CopClassifier(ClassifierMixin, _Linear):  # type: ignore[misc]
             raise AttributeError(f'loss={self.loss!r} gives no probabilities: take loss="log_loss"')
         return True
 
-    @available_if(_logistic)  # type: ignore[untyped-decorator]
+    @available_if(_logistic)
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """The probability of each class, with `loss="log_loss"`.
 
@@ -593,7 +612,7 @@ class CopClassifier(ClassifierMixin, _Linear):  # type: ignore[misc]
         normalised: NDArray[np.float64] = chances / chances.sum(axis=1, keepdims=True)
         return normalised
 
-    @available_if(_logistic)  # type: ignore[untyped-decorator]
+    @available_if(_logistic)
     def predict_log_proba(self, X: Any) -> NDArray[np.float64]:
         """The logarithm of :meth:`predict_proba`.
 

@@ -120,7 +120,7 @@ def iter_parquet(
     Parameters
     ----------
     path : path-like
-        The file.
+        The file; of a folder of them, one after the other.
     batch_size : int, default=65536
         Samples in a batch; the last one may have fewer.
     label, indices, values, weight
@@ -141,6 +141,11 @@ def iter_parquet(
     _given(n_features)
     pyarrow = _pyarrow()
     parquet = pyarrow.parquet
+    if os.path.isdir(path):
+        raise ValueError(
+            f"{os.fspath(path)} is a folder, and iter_parquet reads one file: call it for each of "
+            "`sorted(pyarrow.dataset.dataset(folder).files)`"
+        )
     names = _names(parquet, path, [label, indices, *(name for name in (values, weight) if name is not None)])
     with _named(path):
         opened = parquet.ParquetFile(path)

@@ -146,6 +146,8 @@ def learn(
     check_finite(GROWN, coef, intercept)
     if labels is not None:
         model.classes_ = labels
+    # What Ray hands out is its own memory, which cannot be written to.
+    coef = np.array(coef)
     model.coef_ = coef.reshape(-1, n_features) if is_classifier(model) else coef
     model.intercept_ = np.array(intercept)
     model.n_features_in_, model.n_iter_, model.t_, model.epochs_ = n_features, 1, report["samples"], 1
