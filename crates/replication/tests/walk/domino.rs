@@ -306,6 +306,11 @@ fn every_order_of_a_coordinators_end_and_its_succession_holds() {
 #[test]
 fn every_order_of_a_restart_holds() {
     assert!(exhaust("domino, restarted, led", led(None).restarted(), moved) > 10_000);
+}
+
+#[test]
+#[ignore = "half a minute; docs/testing.md has the command"]
+fn every_order_of_a_restart_beside_a_fast_request_holds() {
     let fast = contested(&[], Learners::Sole, None).restarted();
     assert!(exhaust("domino, restarted", fast, moved) > 100_000);
 }

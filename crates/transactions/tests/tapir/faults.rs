@@ -31,11 +31,11 @@ fn what_dead_clients_leave_is_ended() {
 #[test]
 fn replicas_end_what_clients_are_still_at() {
     let case = Case { hasty: true, clients_crash: 6, ..Case::new(3, "bank", FaultSet::ALL) };
-    let (_, counted) = case.hold(5_000, 40);
+    let (_, counted) = case.hold(5_000, 20);
     assert!(counted["takeovers"] > 10, "{counted:?}");
     let case =
         Case { hasty: true, clients_crash: 6, crashes: 6, views: 4, ..Case::new(5, "bank", FaultSet::NONE) };
-    case.hold(6_000, 30);
+    case.hold(6_000, 15);
     // A replica lets go of what it has checked, since it accepts a refusal that a later ballot does not hear of.
     Case { hasty: true, clients_crash: 6, ..Case::new(3, "bank", FaultSet::ALL) }.hold(6_257, 1);
 }

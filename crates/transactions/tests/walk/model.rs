@@ -117,7 +117,7 @@ fn no_state_near_a_run_ends_wrong() {
     where
         World<F>: Send,
     {
-        let checked = check::<F>(None, 4_000);
+        let checked = check::<F>(None, 2_000);
         println!("{}: {} states, {} steps deep", F::NAME, checked.unique_state_count(), checked.max_depth());
         checked.assert_properties();
     }

@@ -59,11 +59,15 @@ fn all_given(world: &World<Order<Letter>>) -> bool {
 
 #[test]
 fn every_order_of_a_leaders_end_and_the_recovery_of_its_command_holds() {
-    for thrifty in [false, true] {
-        let world = in_order(small(&[0, 2], thrifty, None)).gone();
-        let states = exhaust(&format!("epaxos, gone, thrifty {thrifty}"), world, recovered);
-        assert!(states > 5_000);
-    }
+    let world = in_order(small(&[0, 2], true, None)).gone();
+    assert!(exhaust("epaxos, gone, thrifty", world, recovered) > 5_000);
+}
+
+#[test]
+#[ignore = "half a minute; docs/testing.md has the command"]
+fn every_order_of_a_leaders_end_holds_where_all_are_asked() {
+    let world = in_order(small(&[0, 2], false, None)).gone();
+    assert!(exhaust("epaxos, gone", world, recovered) > 5_000);
 }
 
 #[test]

@@ -373,7 +373,7 @@ fn what_was_committed_fast_is_recovered_beside_an_interfering_command() {
 #[test]
 fn one_ballot_for_two_is_found() {
     finds("single-ballot", half_recovered(Some(Mutation::SingleBallot)));
-    let searched = search(half_recovered(None), bound(120_000), |_| true);
+    let searched = search(half_recovered(None), bound(30_000), |_| true);
     println!("half recovered: {} states, all: {}", searched.states, searched.all);
     assert!(searched.wrong.is_none(), "{}", searched.wrong.unwrap_or_default());
 }

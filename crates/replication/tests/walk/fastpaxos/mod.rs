@@ -70,10 +70,14 @@ const TWO: [&[u8]; 3] = [&[1], &[2], &[2]];
 
 #[test]
 fn every_order_of_a_coordinators_end_and_its_succession_holds() {
-    // It may be taken for failed before as well.
+    assert!(exhaust("fastpaxos, gone, a collision", small(TWO, None).gone(), moved) > 10_000);
+}
+
+#[test]
+#[ignore = "twenty seconds; docs/testing.md has the command"]
+fn every_order_of_the_end_of_a_coordinator_who_is_taken_for_failed_before_holds() {
     let early = World { patient: false, ..small(ONE, None).gone() };
     assert!(exhaust("fastpaxos, gone", early, moved) > 100_000);
-    assert!(exhaust("fastpaxos, gone, a collision", small(TWO, None).gone(), moved) > 10_000);
 }
 
 #[test]
