@@ -228,7 +228,8 @@ pub struct Plan {
     /// Clients of each region, in proportion; a region not named has none [default: `clients` of the file's regions]
     #[arg(long, value_name = "REGION=N,...", value_delimiter = ',')]
     pub weights: Vec<String>,
-    /// Share of commands that interfere with another under way, percent: what EPaxos pays for
+    /// Share of commands that interfere with another under way, percent: what EPaxos and CURP pay for, and less than the
+    /// share that goes to one hot key (`sim --conflict`)
     #[arg(long, value_name = "PCT", default_value_t = 0.0)]
     pub conflict: f64,
     /// Draw the latency of each region under the best leader of each protocol
@@ -300,7 +301,7 @@ pub struct Sim {
     /// Threads for --seeds [default: the machine's cores]
     #[arg(long, value_name = "T", requires = "seeds", conflicts_with = "seed", value_parser = crate::learn::arguments::threads)]
     pub threads: Option<NonZeroUsize>,
-    /// Delays jitter by up to this share of the longest, percent [default: none without faults, drawn with them]
+    /// Delays jitter by up to this share of the longest, percent [default: the file's without faults, drawn with them]
     #[arg(long, value_name = "PCT")]
     pub jitter: Option<f64>,
     /// Time of one disk sync, e.g. 500us [default: none without faults, drawn with them]

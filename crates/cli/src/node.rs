@@ -183,6 +183,7 @@ pub(crate) fn start(error: StartError) -> anyhow::Error {
             | JournalError::NoPlace { .. }
             | JournalError::Missing { .. }
             | JournalError::Older { .. }
+            | JournalError::OtherDirectory { .. }
             | JournalError::Denied { .. }
             | JournalError::ReadOnly { .. }
             | JournalError::Locked { .. }),

@@ -43,7 +43,7 @@ impl Row {
 
 /// The rows as a table for people.
 pub(crate) fn table(rows: &[Row]) -> String {
-    let width = rows.iter().map(|row| row.region.chars().count()).max().unwrap_or(0).max(6);
+    let width = rows.iter().map(|row| isochrone_plan::cells(&row.region)).max().unwrap_or(0).max(6);
     let mut text = format!(
         "{:width$}  {:>10}  {:>9}  {:>9}  {:>9}  {:>9}  {:>9}  {:>9}\n",
         "region", "operations", "p50 ms", "p95 ms", "p99 ms", "p99.9 ms", "mean ms", "floor ms"
@@ -51,8 +51,15 @@ pub(crate) fn table(rows: &[Row]) -> String {
     for row in rows {
         let floor = row.floor_ms.map_or_else(|| "-".to_owned(), |floor| format!("{floor:.2}"));
         text += &format!(
-            "{:width$}  {:>10}  {:>9.2}  {:>9.2}  {:>9.2}  {:>9.2}  {:>9.2}  {floor:>9}\n",
-            row.region, row.operations, row.p50_ms, row.p95_ms, row.p99_ms, row.p999_ms, row.mean_ms
+            "{}{}  {:>10}  {:>9.2}  {:>9.2}  {:>9.2}  {:>9.2}  {:>9.2}  {floor:>9}\n",
+            row.region,
+            isochrone_plan::gap(&row.region, width),
+            row.operations,
+            row.p50_ms,
+            row.p95_ms,
+            row.p99_ms,
+            row.p999_ms,
+            row.mean_ms
         );
     }
     text

@@ -122,7 +122,7 @@ fn draw_transactions(deployment: &Deployment, plan: &TransactionPlan) -> String 
 
 /// `REGION=N` for some regions; the others have no clients.
 fn weights(deployment: &Deployment, words: &[String]) -> anyhow::Result<Vec<u32>> {
-    let mut clients = vec![0; deployment.regions().len()];
+    let mut given = vec![None; deployment.regions().len()];
     for word in words {
         let wrong = |why: &str| Usage(format!("--weights {word}: {why}; write REGION=N,REGION=N"));
         let Some((name, number)) = word.split_once('=') else { bail!(wrong("there is no `=`")) };
@@ -130,11 +130,15 @@ fn weights(deployment: &Deployment, words: &[String]) -> anyhow::Result<Vec<u32>
             let names: Vec<_> = deployment.regions().iter().map(|region| region.name.as_str()).collect();
             bail!(wrong(&format!("no region is called {:?}; there are {}", name.trim(), names.join(", "))))
         };
-        match number.trim().parse::<u32>() {
-            Ok(number) if number <= 1_000_000 => clients[usize::from(region.id.0)] = number,
+        let number = match number.trim().parse::<u32>() {
+            Ok(number) if number <= 1_000_000 => number,
             _ => bail!(wrong("N is a whole number up to a million")),
+        };
+        if given[usize::from(region.id.0)].replace(number).is_some() {
+            bail!(wrong(&format!("{} is named twice; name each region once", region.name)));
         }
     }
+    let clients: Vec<u32> = given.into_iter().map(Option::unwrap_or_default).collect();
     if clients.iter().all(|number| *number == 0) {
         bail!(Usage("--weights leaves no clients at all; give one region a number above 0".to_owned()));
     }
@@ -187,6 +191,10 @@ mod tests {
         assert_eq!(error("Euro"), "--weights Euro: there is no `=`; write REGION=N,REGION=N");
         assert!(error("Euro=-1").contains("whole number"));
         assert!(error("Euro=0").contains("no clients at all"));
+        assert_eq!(
+            error("Euro=1,Asia=3,Euro=2"),
+            "--weights Euro=2: Euro is named twice; name each region once; write REGION=N,REGION=N"
+        );
     }
 
     #[test]

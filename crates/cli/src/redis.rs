@@ -148,8 +148,9 @@ fn plan(file: &Path, held: &[String], wishes: Wishes) -> anyhow::Result<Plan> {
     // A file that somebody has edited is theirs: it is run as it is, and never written again.
     let own = Settings::of(&deployment, &found);
     let Some(own) = own else {
-        if let Some(option) = wishes.first() {
-            let wrong = format!("{option}: {} was edited, and what it says is run", file.display());
+        if let Some(option) = wishes.against(&deployment) {
+            let wrong =
+                format!("{option}: {} was edited, says something else, and is run as it is", file.display());
             return Err(Usage(format!("{wrong}\n  leave {option} away, or edit the file")).into());
         }
         return Ok(Plan { deployment, text: None, before: Some(found), expect: Expect::Existing });
@@ -190,16 +191,34 @@ fn keyspace(index: u8) -> String {
 }
 
 impl Wishes {
-    /// An option that is given.
-    fn first(&self) -> Option<&'static str> {
-        let given = [
-            (self.port.is_some(), "--port"),
-            (self.bind.is_some(), "--bind"),
-            (self.databases.is_some(), "--databases"),
-            (self.password.is_some(), "--password-hash"),
-            (self.certificate.is_some(), "--cert"),
+    /// An option that asks for something else than this deployment says.
+    fn against(&self, deployment: &Deployment) -> Option<&'static str> {
+        // Several are refused by themselves ([`the_node`]).
+        let [node] = deployment.nodes() else { return None };
+        let redis = node.redis.as_ref();
+        let host = redis.and_then(|redis| redis.host().parse::<IpAddr>().ok());
+        let security = deployment.security();
+        let user = security.users.iter().find(|user| user.name == "default");
+        let other_files = |(cert, key): &(String, String)| {
+            let files = security.client.as_ref();
+            files.is_none_or(|files| files.cert != Path::new(cert) || files.key != Path::new(key))
+        };
+        let wishes = [
+            (self.port.is_some_and(|port| redis.is_none_or(|redis| redis.port() != port)), "--port"),
+            (self.bind.is_some_and(|bind| host != Some(bind)), "--bind"),
+            (
+                self.databases.is_some_and(|count| deployment.keyspaces().len() != usize::from(count)),
+                "--databases",
+            ),
+            (
+                self.password
+                    .as_deref()
+                    .is_some_and(|hash| user.is_none_or(|user| user.password.phc() != hash)),
+                "--password-hash",
+            ),
+            (self.certificate.as_ref().is_some_and(other_files), "--cert"),
         ];
-        given.into_iter().find(|(given, _)| *given).map(|(_, option)| option)
+        wishes.into_iter().find(|(other, _)| *other).map(|(_, option)| option)
     }
 }
 
@@ -473,6 +492,38 @@ mod tests {
         assert!(plan_of(wishes()).unwrap().text.is_none());
         let error = plan_of(Wishes { port: Some(7000), ..wishes() }).err().expect("refused").to_string();
         assert!(error.contains("was edited") && error.contains("leave --port away"), "{error}");
+    }
+
+    #[test]
+    fn what_an_edited_file_says_too_may_be_asked_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join(FILE);
+        let pair = ("/etc/a.pem".to_owned(), "/etc/a.key".to_owned());
+        let bind = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+        let said = || Wishes {
+            port: Some(7000),
+            bind: Some(bind),
+            databases: Some(2),
+            password: Some(HASH.to_owned()),
+            certificate: Some(pair.clone()),
+            insecure: false,
+        };
+        let settings = Settings::default().with(said()).unwrap();
+        fs::write(&file, settings.text() + "# Ours.\n").unwrap();
+        let found = plan(&file, &[], said()).unwrap();
+        assert!(found.text.is_none());
+        assert_eq!(found.deployment.nodes()[0].redis.as_ref().map(Address::port), Some(7000));
+        let (other, hash) = (("/etc/b.pem".to_owned(), pair.1.clone()), HASH.replace("c29t", "c29u"));
+        for (option, wishes) in [
+            ("--port", Wishes { port: Some(7001), ..said() }),
+            ("--bind", Wishes { bind: Some(IpAddr::V4(Ipv4Addr::LOCALHOST)), ..said() }),
+            ("--databases", Wishes { databases: Some(3), ..said() }),
+            ("--password-hash", Wishes { password: Some(hash), ..said() }),
+            ("--cert", Wishes { certificate: Some(other), ..said() }),
+        ] {
+            let error = plan(&file, &[], wishes).err().expect("refused").to_string();
+            assert!(error.starts_with(&format!("{option}: ")), "{error}");
+        }
     }
 
     #[test]

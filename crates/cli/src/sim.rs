@@ -9,7 +9,7 @@ use campaign::Campaign;
 use isochrone_core::deployment::{Keyspace, Node, Region};
 use isochrone_core::{Deployment, KeyspaceId, Span};
 use isochrone_plan::Client;
-use isochrone_sim::{FaultKind, FaultSet, Jitter, Record, SESSION_NUMBERS, Seeds};
+use isochrone_sim::{Action, FaultKind, FaultSet, Jitter, Planned, Record, SESSION_NUMBERS, Seeds};
 use isochrone_workload::trial::Terms;
 use isochrone_workload::{Recorder, Window, Workload};
 use serde::Serialize;
@@ -27,6 +27,9 @@ struct Printed {
     #[serde(flatten)]
     campaign: Campaign,
     regions: Vec<Row>,
+    /// The regions with clients none of whose operations ended within the measured time.
+    #[serde(skip)]
+    silent: Vec<String>,
 }
 
 /// Runs the verb.
@@ -93,6 +96,7 @@ fn commands(
     let mut guarantee = String::new();
     let (campaign, recorder) = campaign::run(
         arguments,
+        file_loss(deployment, faults),
         |seed| trial(deployment, keyspace, &terms, seed),
         Recorder::new(Window::ALL),
         |recorder, outcome| recorder.merge(&outcome.figures),
@@ -105,7 +109,13 @@ fn commands(
     let regions = rows(deployment, space, &recorder);
     let status = campaign.status();
     let protocol = space.protocol.clone();
-    let printed = Printed { protocol, guarantee, operations: campaign.operations, campaign, regions };
+    let absent = |region: &&Region| regions.iter().all(|row| row.region != region.name);
+    // Where clients are not spread by a flag, every region has some.
+    let spread = arguments.clients.is_none();
+    let silent = deployment.regions().iter().filter(|_| spread).filter(absent);
+    let silent = silent.map(|region| region.name.clone()).collect();
+    let operations = campaign.operations;
+    let printed = Printed { protocol, guarantee, operations, campaign, regions, silent };
     match arguments.format {
         Format::Json => print_json(&printed)?,
         Format::Text => print_text(&show(&printed))?,
@@ -240,15 +250,21 @@ fn terms<W>(
     let longest =
         deployment.nodes().iter().flat_map(|a| deployment.nodes().iter().map(move |b| (a.id, b.id)));
     let longest = longest.map(|(a, b)| deployment.one_way(a, b)).max().unwrap_or_default();
+    let network = deployment.network();
+    let uniform = |most: Span| if most == Span::ZERO { Jitter::None } else { Jitter::Uniform(most) };
     match arguments.jitter {
         Some(jitter) if !(0.0..=JITTER_MAX).contains(&jitter) => {
             bail!(Usage(format!("--jitter {jitter}: it is a percentage, from 0 to {JITTER_MAX}")));
         }
         Some(jitter) => {
             let most = Span::from_nanos((longest.as_nanos() as f64 * jitter / 100.0) as u64);
-            terms.jitter = if most == Span::ZERO { Jitter::None } else { Jitter::Uniform(most) };
+            terms.jitter = uniform(most);
         }
-        None => terms.varied = (!faults.is_empty()).then_some(longest),
+        None if faults.is_empty() => terms.jitter = uniform(network.jitter),
+        None => terms.varied = Some(longest),
+    }
+    if let Some(per_million) = file_loss(deployment, faults) {
+        terms.script = lossy(per_million);
     }
     let chosen = |kinds: &[FaultKind]| kinds.iter().any(|kind| faults.contains(*kind));
     if let Some(sync) = arguments.sync {
@@ -275,6 +291,21 @@ fn terms<W>(
     terms.plant = arguments.plant.clone();
     terms.moves = arguments.moves;
     Ok(terms)
+}
+
+/// How many of a million messages are lost as the file says; none where it says nothing, or where faults are drawn in its place.
+fn file_loss(deployment: &Deployment, faults: FaultSet) -> Option<u32> {
+    Some(deployment.network().loss_per_million).filter(|loss| *loss > 0 && faults.is_empty())
+}
+
+/// Of a million messages so many are lost, from the first on, each for itself as where `up` emulates the network: only a connection
+/// that keeps no order outlives a message that is lost.
+fn lossy(per_million: u32) -> Vec<Planned> {
+    let always = |kind, action| Planned { at: Span::ZERO, length: Span::ZERO, kind, action };
+    vec![
+        always(FaultKind::Reorder, Action::Reorder(Span::from_nanos(1))),
+        always(FaultKind::Loss, Action::Loss(u64::from(per_million))),
+    ]
 }
 
 /// So many sessions over all nodes, by node: as many on each, and what is left over on the first nodes of their regions, one
@@ -307,7 +338,9 @@ fn by_region<'a, T: Clone>(
             bail!(wrong(&format!("no region is called {:?}; there are {}", name.trim(), names.join(", "))))
         };
         let Some(number) = value(number.trim()) else { bail!(wrong("that is no number for it")) };
-        found[usize::from(region.id.0)] = Some(number);
+        if found[usize::from(region.id.0)].replace(number).is_some() {
+            bail!(wrong(&format!("{} is named twice; name each region once", region.name)));
+        }
     }
     Ok(found)
 }
@@ -378,6 +411,10 @@ fn show(printed: &Printed) -> String {
         true => String::new(),
         false => format!("\n{}", table(&printed.regions)),
     };
+    if !printed.silent.is_empty() {
+        figures +=
+            &format!("\nno operation of {} ended within the measured time\n", printed.silent.join(", "));
+    }
     figures += &printed.campaign.traffic("operation", 1.0 / printed.operations.max(1) as f64);
     printed.campaign.show(&subject, &counted, &figures)
 }
@@ -385,7 +422,62 @@ fn show(printed: &Printed) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::arguments::{Arguments, Verb};
+    use clap::Parser;
+    use isochrone_workload::trial::Outcome;
     use std::path::Path;
+
+    /// A run with these flags, of three regions whose network has this beside its round trips.
+    fn ran(network: &str, flags: &[&str]) -> Outcome {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("three.toml");
+        let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+        let text = std::fs::read_to_string(format!("{root}/deployments/three-regions.toml")).unwrap();
+        let text = text.replace("\"../reference", &format!("\"{root}/reference"));
+        std::fs::write(&path, text.replace("[network]\n", &format!("[network]\n{network}\n"))).unwrap();
+        let words = ["isochrone", "sim", path.to_str().unwrap(), "--workload", "set"];
+        let parsed = Arguments::try_parse_from(words.into_iter().chain(flags.iter().copied())).unwrap();
+        let Verb::Sim(arguments) = parsed.verb else { panic!("another verb") };
+        let (deployment, keyspace) = subject(&arguments).unwrap();
+        let faults = faults(&arguments).unwrap();
+        let terms = terms(&arguments, &deployment, Workload::named("set").unwrap(), faults).unwrap();
+        let runs = protocols::of(&deployment, keyspace).map(|entry| &entry.runs);
+        let Some(Runs::Commands { trial, .. }) = runs else { panic!("no commands") };
+        trial(&deployment, keyspace, &terms, 1).unwrap()
+    }
+
+    #[test]
+    fn the_jitter_and_the_loss_of_the_file_are_simulated_where_no_fault_is() {
+        let (plain, rough) = ("", "jitter = \"40ms\"\nloss = 0.02");
+        let spread = |network: &str, flags: &[&str]| {
+            let outcome = ran(network, flags);
+            assert!(outcome.report.violations.is_empty(), "{:?}", outcome.report.violations);
+            let figures = outcome.figures.region(0, None).unwrap();
+            (figures.p99_ms - figures.p50_ms, outcome.report.faults.count(FaultKind::Loss))
+        };
+        assert_eq!(spread(plain, &[]), (0.0, 0));
+        let (wide, none) = spread("jitter = \"40ms\"", &[]);
+        assert!(wide > 10.0 && none == 0, "{wide} ms, {none} lost");
+        assert_eq!(spread("jitter = \"40ms\"", &["--jitter", "0"]), (0.0, 0), "the flag comes first");
+        let (_, lost) = spread(rough, &[]);
+        assert!(lost > 10, "{lost} lost of some thousand");
+        // What is drawn with faults is that of the seed alone.
+        let hash = |network: &str| ran(network, &["--faults", "crash"]).report.hash;
+        assert_eq!(hash(plain), hash(rough));
+    }
+
+    #[test]
+    fn a_region_is_named_once() {
+        let five = Deployment::five_regions();
+        let given = |words: &[&str]| {
+            by_region("--clients", &five, words.iter().copied(), |number| number.parse::<u32>().ok())
+        };
+        assert_eq!(given(&["Euro=1", "Asia=5"]).unwrap(), [None, None, Some(1), Some(5), None]);
+        assert_eq!(
+            given(&["Euro=1", "Euro=5"]).unwrap_err().to_string(),
+            "--clients Euro=5: Euro is named twice; name each region once\n  write REGION=NUMBER,..."
+        );
+    }
 
     #[test]
     fn exactly_so_many_sessions_are_spread_and_no_region_has_two_more_than_another() {

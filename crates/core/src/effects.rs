@@ -254,6 +254,7 @@ impl<P: Process> Effects<P> {
     /// Runs an input of a process that this one holds. The inner effects take their place in this
     /// process' order, each wrapped in one variant of its own; inner answers come back as values, in
     /// order, behind all inner records, so what this process then makes of them waits for those too.
+    /// Whether one was the last of its ticket is not told, so a process that emits says so in the answer.
     pub fn lend<Q: Process>(
         &mut self,
         loan: &mut Loan<Q>,

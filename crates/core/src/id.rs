@@ -32,7 +32,7 @@ number!(
     RegionId(u16), "region"
 );
 number!(
-    /// A keyspace. 0 is the replicated directory; those of users count from 1 in file order.
+    /// A keyspace, numbered in file order from 1.
     KeyspaceId(u16), "k"
 );
 number!(

@@ -81,6 +81,6 @@ pub use suspicion::Suspicion;
 pub use table::Table;
 pub use time::{Instant, Span, Stamp};
 pub use topology::Matrix;
-pub use transfer::{Arrived, Offers, Pull, Pulled, Transfer};
+pub use transfer::{Offers, Pull, Pulled};
 pub use waiters::Waiters;
 pub use wire::{DecodeError, Wire};

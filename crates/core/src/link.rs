@@ -52,12 +52,6 @@ impl<T: Clone> OrderedLink<T> {
         self.session
     }
 
-    /// The incarnation of the peer, once anything was received.
-    pub fn peer_incarnation(&self) -> Option<u32> {
-        // A session's upper half is the incarnation.
-        self.theirs.map(|session| (session >> 32) as u32)
-    }
-
     /// Numbers `t` and keeps a copy.
     pub fn send(&mut self, t: T) -> Numbered<T> {
         let numbered = Numbered { session: self.session, number: self.next, item: t };

@@ -25,7 +25,9 @@ use thiserror::Error;
 ///    records made before it may go from the journal. What a peer may have travels as messages.
 /// 4. *Composition.* A process may hold another, see [`Effects::lend`]; the host sees one process.
 /// 5. *Tickets.* A request is answered by any number of `emit` and one `complete`; the host may
-///    [`cancel`](Process::cancel) it, after which the process stays silent about it.
+///    [`cancel`](Process::cancel) it, after which the process stays silent about it. Only the host knows the last
+///    answer from the others, a holder does not ([`Effects::lend`]); and of a node only sessions are given more than
+///    the first, while calls of gRPC and orders over HTTP end with it.
 /// 6. *Identity.* [`Process::open`] is given an incarnation that rises at every start and is durable
 ///    before the first effect leaves.
 /// 7. *Back-pressure.* A send never blocks and never fails: a full peer queue drops, as a network may.

@@ -40,11 +40,6 @@ impl Quorums {
         n - if e < f { e } else { f }
     }
 
-    /// Any one meets every set of `size` replicas.
-    pub const fn meeting(n: usize, size: usize) -> usize {
-        (n + 1).saturating_sub(size)
-    }
-
     /// How many equal votes among `collected` of `n` a value has at least that was chosen by a
     /// supermajority: what a recovery must find to be obliged to it (`ceil(f/2) + 1` when a bare majority
     /// was collected at n = 2f + 1).

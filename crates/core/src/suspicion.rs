@@ -38,13 +38,6 @@ impl Suspicion {
         let silent = |last: Instant| now.since(last) >= self.patience;
         self.heard.iter().filter(|(_, last)| silent(*last)).map(|(replica, _)| *replica).collect()
     }
-
-    /// How long until the next one can become a suspect; the patience where nobody can.
-    pub fn next_check(&self, now: Instant) -> Span {
-        let left = |last: Instant| self.patience.saturating_sub(now.since(last));
-        let waits = self.heard.iter().map(|(_, last)| left(*last)).filter(|wait| *wait > Span::ZERO);
-        waits.min().unwrap_or(self.patience)
-    }
 }
 
 #[cfg(test)]
@@ -57,9 +50,7 @@ mod tests {
         let mut suspicion = Suspicion::watching([0, 1].map(ReplicaId), Span::from_millis(100), at(0));
         suspicion.heard(ReplicaId(1), at(60));
         assert!(suspicion.suspects(at(99)).is_empty());
-        assert_eq!(suspicion.next_check(at(60)), Span::from_millis(40));
         assert_eq!(suspicion.suspects(at(100)), ReplicaSet::from_iter([ReplicaId(0)]));
-        assert_eq!(suspicion.next_check(at(100)), Span::from_millis(60));
         suspicion.heard(ReplicaId(0), at(170));
         suspicion.forget(ReplicaId(1));
         assert!(suspicion.suspects(at(200)).is_empty());

@@ -68,7 +68,7 @@ impl<V> Hash for Offers<V> {
 
 /// What a chunk that came in has done.
 #[derive(Clone, Eq, PartialEq, Debug)]
-pub enum Arrived {
+enum Arrived {
     /// It was not asked for, or came twice.
     Ignored,
     /// It waits for one before it.
@@ -81,7 +81,7 @@ pub enum Arrived {
 
 /// The taker's side: asks for a window of chunks at a time and hands them on in order.
 #[derive(Clone, Eq, PartialEq, Hash, Debug, Default)]
-pub struct Transfer {
+struct Transfer {
     /// Fixed by the giver's first answer.
     position: Option<u64>,
     next: u64,

@@ -14,7 +14,9 @@
 //! times since it was taken in, nobody can tell, and it is taken in. So that a copy does not get there by being refused again and
 //! again, the starts that are refused are remembered by their numbers, and who is refused forgets that start before any other.
 //!
-//! Where only the journal in the directory is an old copy, the node itself does not start ([`Births::check`]).
+//! Where only the journal in the directory is an old copy, the node itself does not start ([`Births::check`]). Nor does it where the
+//! journal or the snapshots are those of another directory: they bear the same birth, which the journal is given when its first
+//! segment is made, before there is a `PEERS`. What a version wrote that knew of no births there is taken as it is.
 //!
 //! What this cannot see: a copy that was made while the node ran, where the next start is that of the copy; and one whose
 //! neighbours were away in all starts since it was made.
@@ -145,8 +147,18 @@ impl Births {
         Err(JournalError::Older { path, beside, found, known }.into())
     }
 
-    /// What a data directory knows, with one more start of its node, which is durable from here on. Where it has no birth it is
-    /// given one. `incarnation` is how often the journal was opened; whether that may be is for [`Births::check`] to say, before.
+    /// The birth that is remembered of the directory at `data`, zero where none is.
+    ///
+    /// # Errors
+    /// The file cannot be read, or is damaged.
+    pub(crate) fn birth(data: &Path, me: NodeId) -> Result<u64, StartError> {
+        let entries = PEERS.read(data, entry)?.map(|found| found.entries).unwrap_or_default();
+        Ok(entries.into_iter().find(|(node, _)| *node == me).map_or(0, |(_, known)| known.birth))
+    }
+
+    /// What a data directory knows, with one more start of its node, which is durable from here on. `incarnation` is how often
+    /// the journal was opened; whether that may be is for [`Births::check`] to say, before. `birth` is that of the journal, which
+    /// is given to a directory that has none.
     ///
     /// # Errors
     /// The file cannot be read or written, or is not what this version writes.
@@ -154,6 +166,7 @@ impl Births {
         data: &Path,
         me: NodeId,
         incarnation: u32,
+        birth: u64,
         random: &mut Random,
     ) -> Result<Births, StartError> {
         let found = PEERS.read(data, entry)?;
@@ -161,7 +174,7 @@ impl Births {
             found.map(|found| found.entries).unwrap_or_default().into_iter().collect();
         let (birth, mut past) = match known.remove(&me) {
             Some(Known { birth, starts }) => (birth, starts),
-            None => (random.next_u64(), Vec::new()),
+            None => (birth, Vec::new()),
         };
         past.drain(..past.len().saturating_sub(PAST));
         let last = past.iter().map(|start| start.number).max().unwrap_or(0);
@@ -278,9 +291,9 @@ mod tests {
     use crate::journal::{Batch, Fsync, Journal, JournalOptions, RealDisk, StreamId, newest};
     use std::fs;
 
-    /// Node 1 starts.
+    /// Node 1 starts, on a journal of the birth `seed`.
     fn open(data: &Path, seed: u64) -> Births {
-        Births::open(data, NodeId(1), 1, &mut Random::seeded(seed)).unwrap()
+        Births::open(data, NodeId(1), 1, seed, &mut Random::seeded(seed)).unwrap()
     }
 
     /// A directory of this birth in its first start.
@@ -315,7 +328,8 @@ mod tests {
         assert_ne!(open(other.path(), 3).own().birth, own.birth);
         // The number is the journal's where that has counted more, and rises also where that has lost one.
         let number = |incarnation| {
-            let births = Births::open(other.path(), NodeId(1), incarnation, &mut Random::seeded(4)).unwrap();
+            let random = &mut Random::seeded(4);
+            let births = Births::open(other.path(), NodeId(1), incarnation, 3, random).unwrap();
             births.own().start.number
         };
         assert_eq!([5, 5, 6, 9].map(number), [5, 6, 7, 9]);
@@ -337,7 +351,8 @@ mod tests {
                 Births::check(data.path(), NodeId(1), &newest)?;
             }
             let (mut journal, _) = Journal::open_on(disk.clone(), options.clone(), fresh)?;
-            Births::open(data.path(), NodeId(1), journal.incarnation(), &mut Random::seeded(1))?;
+            let random = &mut Random::seeded(1);
+            Births::open(data.path(), NodeId(1), journal.incarnation(), journal.birth(), random)?;
             journal.close()?;
             Ok(())
         };
@@ -382,8 +397,8 @@ mod tests {
                 if let Ok((mut journal, _)) = opened
                     && number % 2 == 0
                 {
-                    let mut random = Random::seeded(number);
-                    Births::open(data.path(), NodeId(1), journal.incarnation(), &mut random).unwrap();
+                    let (birth, mut random) = (journal.birth(), Random::seeded(number));
+                    Births::open(data.path(), NodeId(1), journal.incarnation(), birth, &mut random).unwrap();
                     whole += 1;
                     let mut batch = Batch::default();
                     batch.record(StreamId(1), &[7; 3_000]);
@@ -439,7 +454,7 @@ mod tests {
         open(bystander.path(), 1).meet(NodeId(2), &met).unwrap();
         let starts = |number| {
             let random = &mut Random::seeded(u64::from(number));
-            Births::open(directory.path(), NodeId(1), number, random).unwrap()
+            Births::open(directory.path(), NodeId(1), number, birth, random).unwrap()
         };
         for number in 2..80 {
             starts(number).refused(NodeId(1)).unwrap();
@@ -500,7 +515,7 @@ mod tests {
         let written = std::fs::read(&path).unwrap();
         let refused = |text: &[u8]| {
             std::fs::write(&path, text).unwrap();
-            let error = Births::open(data.path(), NodeId(1), 1, &mut Random::seeded(1)).unwrap_err();
+            let error = Births::open(data.path(), NodeId(1), 1, 1, &mut Random::seeded(1)).unwrap_err();
             error.to_string()
         };
         for (at, bit) in (0..written.len()).zip((0..8).cycle()) {

@@ -291,6 +291,36 @@ mod tests {
         assert!(expiry(&cert).is_err());
     }
 
+    #[test]
+    fn a_key_that_is_damaged_or_of_another_pair_is_called_by_its_name() {
+        let directory = tempfile::tempdir().unwrap();
+        let peer = of_peer(directory.path());
+        let authority = cert::authority("test", 90).unwrap();
+        let [pair, other] = [0, 1].map(|_| issue_peer(&authority, 1, 30));
+        std::fs::write(&peer.ca, &authority.certificate).unwrap();
+        std::fs::write(&peer.cert, &pair.certificate).unwrap();
+        // Base64 still, of what is no key.
+        let begin = &pair.key.lines().nth(1).unwrap()[..20];
+        let damaged = pair.key.replacen(begin, &"A".repeat(20), 1);
+        let name = security::peer_name(NodeId(1), 7);
+        let client = ServerIdentity { cert: peer.cert.clone(), key: peer.key.clone() };
+        for files in [
+            Files { peer: Some(peer.clone()), client: None, name: name.clone() },
+            Files { peer: None, client: Some(client), name },
+        ] {
+            let told = |key: &str| {
+                std::fs::write(&peer.key, key).unwrap();
+                files.load().err().unwrap().to_string()
+            };
+            let expected =
+                "n1.key: cannot read the private key: it is damaged; `isochrone cert` makes a whole set";
+            let error = told(&damaged);
+            assert!(error.ends_with(expected), "{error}");
+            let error = told(&other.key);
+            assert!(error.contains("n1.key: it is not the key of ") && error.contains("n1.pem; "), "{error}");
+        }
+    }
+
     /// Where what node 1 shows to its peers lies, and its authority's certificate.
     fn of_peer(directory: &Path) -> PeerIdentity {
         let [ca, cert, key] = ["ca.pem", "n1.pem", "n1.key"].map(|name| directory.join(name));

@@ -124,8 +124,8 @@ pub struct Bridge<P: Process> {
     pub request: fn(Command) -> P::Request,
     /// From a gateway's transaction, taken up at this time, where the protocol has transactions.
     pub transaction: Option<fn(gateway::Transaction, Stamp) -> P::Request>,
-    /// To a gateway's outcome, told at this time.
-    pub outcome: fn(P::Outcome, Stamp) -> gateway::Outcome,
+    /// To a gateway's outcome.
+    pub outcome: fn(P::Outcome) -> gateway::Outcome,
 }
 
 impl<P: Process> Clone for Bridge<P> {
@@ -269,7 +269,7 @@ fn answer<P: Process>(
     last: bool,
 ) {
     let reply = match bridge {
-        Some(bridge) => Reply::Outcome((bridge.outcome)(outcome, io.stamp)),
+        Some(bridge) => Reply::Outcome((bridge.outcome)(outcome)),
         None => Reply::Raw(Box::new(outcome)),
     };
     io.answers.push_back(Answer { process, ticket, reply, last });

@@ -1289,17 +1289,10 @@ impl Hub {
     }
 
     fn tell(&mut self, news: News) {
-        let bytes = match &news {
-            News::Published { channel, payload } | News::ShardPublished { channel, payload } => {
-                channel.len() + payload.len()
-            }
-            News::Waiting { keys, .. } => keys.iter().map(|key| key.len()).sum(),
-            News::Filled { key, .. } => key.len(),
-            News::Subscribed { counts } => counts.iter().map(|(_, name, _)| COUNT_BYTES + name.len()).sum(),
-        };
+        let bytes = news.bytes();
         // One that is larger goes alone.
         if self.news.is_empty() || self.news_bytes + bytes <= NEWS_MAX {
-            self.news_bytes += bytes + size_of::<News>();
+            self.news_bytes += bytes;
             self.news.push(news);
         }
     }

@@ -21,8 +21,9 @@ pub(crate) struct Listing {
 }
 
 /// What to do where such a file is lost.
-const PUT_BACK: &str = "Put it back as it was, or put a node of another name in the place of this one (docs/operations.md, \
-                        \"A node that has lost its disk, or whose journal is damaged\")";
+const PUT_BACK: &str = "Put it back as it was. Where that is lost and this node is the only one of its deployment, it can be made \
+                        again (docs/operations.md, \"What a data directory is\"); else put a node of another name in the place of this \
+                        one (the same page, \"A node that has lost its disk, or whose journal is damaged\")";
 
 const SUM: &str = "checksum ";
 

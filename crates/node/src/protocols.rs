@@ -89,8 +89,10 @@ pub struct Registration<F: Protocol> {
     pub transaction: Option<fn(gateway::Transaction, Stamp) -> F::Request>,
     /// Where what clients were told is.
     pub durability: gateway::Durability,
-    /// To a gateway's outcome, told at this time.
-    pub outcome: fn(F::Outcome, Stamp) -> gateway::Outcome,
+    /// Whether nothing is served without a leader.
+    pub led: bool,
+    /// To a gateway's outcome.
+    pub outcome: fn(F::Outcome) -> gateway::Outcome,
     /// The request (`P::Request` of its replicas, or of its clients where [`Administration::of_client`], boxed) that
     /// does this, if any does.
     pub administer: fn(&Administration) -> Option<Box<dyn Any + Send>>,
@@ -119,6 +121,8 @@ pub struct Placed {
     pub guarantee: Guarantee,
     /// Where what clients were told is.
     pub durability: gateway::Durability,
+    /// Whether nothing is served without a leader.
+    pub led: bool,
     /// What outlives them.
     pub lasting: Lasting,
     /// The processes of this node.
@@ -139,15 +143,23 @@ pub struct Placement {
 impl Protocols {
     /// Adds a protocol under its name.
     pub fn register<F: Protocol>(&mut self, registration: Registration<F>) {
-        let Registration { placement, request, transaction, durability, outcome, administer, administered } =
-            registration;
+        let Registration {
+            placement,
+            request,
+            transaction,
+            durability,
+            led,
+            outcome,
+            administer,
+            administered,
+        } = registration;
         let bridge = Bridging { request, transaction, outcome };
         let plan = move |deployment: &Deployment, keyspace: &Keyspace, node| {
             let placement = placement(deployment, keyspace)?;
             let mut seats = Seats::<F> { node, bridge, seats: Vec::new() };
             F::place(&placement, &mut seats);
             let (guarantee, lasting) = (F::guarantee(&placement), F::lasting(&placement));
-            Ok(Placed { guarantee, durability, lasting, seats: seats.seats })
+            Ok(Placed { guarantee, durability, led, lasting, seats: seats.seats })
         };
         let transactional = transaction.is_some();
         let row = Row { plan: Box::new(plan), transactional, administer, administered };
@@ -214,7 +226,7 @@ impl Protocols {
 struct Bridging<F: Protocol> {
     request: fn(Command) -> F::Request,
     transaction: Option<fn(gateway::Transaction, Stamp) -> F::Request>,
-    outcome: fn(F::Outcome, Stamp) -> gateway::Outcome,
+    outcome: fn(F::Outcome) -> gateway::Outcome,
 }
 
 impl<F: Protocol> Clone for Bridging<F> {

@@ -41,7 +41,7 @@ pub enum SecurityError {
     /// The pieces do not fit.
     #[error("{path}: {cause}")]
     Unfit {
-        /// The certificate.
+        /// Which one does not.
         path: PathBuf,
         /// What does not fit.
         cause: String,
@@ -107,13 +107,13 @@ pub fn peer_tls(ca: &Path, cert: &Path, key: &Path, name: &str) -> Result<PeerTl
         .map_err(|error| unfit(error.to_string()))?
         .with_webpki_verifier(acceptors)
         .with_client_auth_cert(chain.clone(), secret.clone_key())
-        .map_err(|error| unfit(error.to_string()))?;
+        .map_err(|error| no_pair(error, cert, key, |error| unfit(error.to_string())))?;
     let server = ServerConfig::builder_with_provider(provider())
         .with_protocol_versions(&[&rustls::version::TLS13])
         .map_err(|error| unfit(error.to_string()))?
         .with_client_cert_verifier(diallers)
         .with_single_cert(chain, secret)
-        .map_err(|error| unfit(error.to_string()))?;
+        .map_err(|error| no_pair(error, cert, key, |error| unfit(error.to_string())))?;
     Ok(PeerTls { client: Arc::new(client), server: Arc::new(server) })
 }
 
@@ -156,8 +156,19 @@ fn refusal(error: &rustls::Error, name: &str, ca: &Path) -> String {
         rustls::Error::InvalidCertificate(UnknownIssuer | BadSignature) => {
             format!("no authority in {} has signed it", ca.display())
         }
+        other if is_old(other) => OLD.to_owned(),
         other => other.to_string(),
     }
+}
+
+/// What is said of a certificate that [`is_old`].
+const OLD: &str = "it is an X.509 certificate of version 1, and has to be of version 3";
+
+/// Whether a certificate is refused since it is of an earlier version of X.509, as `openssl x509 -req` makes one without
+/// extensions: rustls has no words for that.
+fn is_old(error: &rustls::Error) -> bool {
+    let rustls::Error::InvalidCertificate(CertificateError::Other(other)) = error else { return false };
+    matches!(other.0.downcast_ref::<webpki::Error>(), Some(webpki::Error::UnsupportedCertVersion))
 }
 
 /// Since when and until when a certificate is good, seconds since 1970.
@@ -176,14 +187,20 @@ pub(crate) fn validity(certificate: &[u8]) -> Result<(u64, u64), String> {
 /// # Errors
 /// A file is missing, or the pieces do not fit together.
 pub fn client_tls(cert: &Path, key: &Path) -> Result<Arc<ServerConfig>, SecurityError> {
-    let unfit =
-        |error: rustls::Error| SecurityError::Unfit { path: cert.to_owned(), cause: error.to_string() };
+    let unfit = |error: rustls::Error| {
+        let cause = if is_old(&error) {
+            format!("{OLD}: sign it with extensions (-extfile), or make one with `isochrone cert`")
+        } else {
+            error.to_string()
+        };
+        SecurityError::Unfit { path: cert.to_owned(), cause }
+    };
     let config = ServerConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()
         .map_err(unfit)?
         .with_no_client_auth()
         .with_single_cert(certificates(cert)?, private_key(key)?)
-        .map_err(unfit)?;
+        .map_err(|error| no_pair(error, cert, key, unfit))?;
     Ok(Arc::new(config))
 }
 
@@ -246,8 +263,47 @@ pub(crate) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, 
 }
 
 fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, SecurityError> {
-    PrivateKeyDer::from_pem_file(path).map_err(|cause| unread(path, "private key", cause))
+    PrivateKeyDer::from_pem_file(path).map_err(|cause| {
+        let what = "private key";
+        if !is_encrypted(path) {
+            return unread(path, what, cause);
+        }
+        let cause = "it is encrypted, and there is nobody to ask for its password".to_owned();
+        let right = "write it without one: openssl pkey -in ENCRYPTED.key -out PLAIN.key";
+        SecurityError::Read { path: path.to_owned(), what, cause, right }
+    })
 }
+
+/// Whether a key in this file is protected by a password, in the form of today or in that of OpenSSL before.
+fn is_encrypted(path: &Path) -> bool {
+    std::fs::read(path).is_ok_and(|bytes| bytes.windows(9).any(|part| part == b"ENCRYPTED"))
+}
+
+/// Why a certificate and a key are no pair, and which of them is to blame; where it is the certificate, `unfit` says it.
+fn no_pair(
+    error: rustls::Error,
+    cert: &Path,
+    key: &Path,
+    unfit: impl FnOnce(rustls::Error) -> SecurityError,
+) -> SecurityError {
+    match error {
+        rustls::Error::InconsistentKeys(_) => {
+            let cert = cert.display();
+            let cause = format!("it is not the key of {cert}; put both of one set there ({WHOLE_SET})");
+            SecurityError::Unfit { path: key.to_owned(), cause }
+        }
+        // It says this of keys only.
+        rustls::Error::General(_) => SecurityError::Read {
+            path: key.to_owned(),
+            what: "private key",
+            cause: "it is damaged".to_owned(),
+            right: WHOLE_SET,
+        },
+        other => unfit(other),
+    }
+}
+
+const WHOLE_SET: &str = "`isochrone cert` makes a whole set";
 
 /// Why a PEM file cannot be read, and what would be right.
 fn unread(path: &Path, what: &'static str, cause: pem::Error) -> SecurityError {
@@ -256,7 +312,7 @@ fn unread(path: &Path, what: &'static str, cause: pem::Error) -> SecurityError {
         pem::Error::Io(error) if error.kind() == ErrorKind::PermissionDenied => {
             "run this as the user that owns it, or correct the owner of the file"
         }
-        _ => "`isochrone cert` makes a whole set",
+        _ => WHOLE_SET,
     };
     let cause = match cause {
         pem::Error::MissingSectionEnd { end_marker } => {
@@ -295,5 +351,52 @@ mod tests {
             half.contains("half.pem: cannot read the certificate: it ends before -----END CERTIFICATE-----"),
             "{half}"
         );
+    }
+
+    #[test]
+    fn a_key_with_a_password_is_told_from_one_that_is_not_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("n1.key");
+        let told = |text: &str| {
+            std::fs::write(&path, text).unwrap();
+            private_key(&path).unwrap_err().to_string()
+        };
+        let forms = [
+            "-----BEGIN ENCRYPTED PRIVATE KEY-----\nMIGr\n-----END ENCRYPTED PRIVATE KEY-----\n",
+            "-----BEGIN EC PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-256-CBC,00\n\nMIGr\n-----END EC PRIVATE KEY-----\n",
+        ];
+        for form in forms {
+            let error = told(form);
+            assert!(error.contains("n1.key: cannot read the private key: it is encrypted, and"), "{error}");
+            assert!(error.contains("openssl pkey -in ") && !error.contains("MIGr"), "{error}");
+        }
+        assert!(told("nothing\n").contains("there is none in it"));
+    }
+
+    /// Of redis.example, self-signed, as `openssl x509 -req` writes it without -extfile.
+    const OF_VERSION_1: &str = "\
+-----BEGIN CERTIFICATE-----
+MIIBKjCB0QIUVk1uv9eqvsGwYdiHd0OIKEpp+fwwCgYIKoZIzj0EAwIwGDEWMBQG
+A1UEAwwNcmVkaXMuZXhhbXBsZTAeFw0yNjExMjkyMzMwMDRaFw0zNjExMjYyMzMw
+MDRaMBgxFjAUBgNVBAMMDXJlZGlzLmV4YW1wbGUwWTATBgcqhkjOPQIBBggqhkjO
+PQMBBwNCAAT6nUZ0MW6T90J/rSKUOnL8ijZxhHaVDqzGncuSCooQBLnEe/3v+8If
+V+1mxZ5AhLuE7dwZBiIPZoy5OeY0sw3fMAoGCCqGSM49BAMCA0gAMEUCIQDzMv0b
+8v37CFmHOv8csjKwC+CRYkeOSr00jhABVCN7cAIgT3WSexBUZTcwiSo+wX0FEF0p
+yQ1U/QljnWnlMutWzzs=
+-----END CERTIFICATE-----
+";
+
+    #[test]
+    fn a_certificate_of_version_1_is_refused_in_words() {
+        let folder = tempfile::tempdir().unwrap();
+        let (cert, key) = (folder.path().join("redis.pem"), folder.path().join("redis.key"));
+        std::fs::write(&cert, OF_VERSION_1).unwrap();
+        std::fs::write(&key, rcgen::KeyPair::generate().unwrap().serialize_pem()).unwrap();
+        let error = client_tls(&cert, &key).unwrap_err().to_string();
+        assert!(error.contains("redis.pem: it is an X.509 certificate of version 1, "), "{error}");
+        assert!(error.ends_with("-extfile), or make one with `isochrone cert`"), "{error}");
+        let old = rustls::OtherError(Arc::new(webpki::Error::UnsupportedCertVersion));
+        let old = rustls::Error::InvalidCertificate(CertificateError::Other(old));
+        assert_eq!(refusal(&old, "n1.c1.isochrone", Path::new("ca.pem")), OLD);
     }
 }

@@ -1,6 +1,6 @@
 //! The plan of a keyspace: its floors, what each choice of protocol and leader costs, and which to take.
 
-use isochrone_core::deployment::{ConfigErrors, Deployment, Keyspace, leader_in_turn};
+use isochrone_core::deployment::{ConfigErrors, Deployment, Keyspace};
 use isochrone_core::{FastQuorums, Guarantee, KeyspaceId, Matrix, NodeId, Quorums, RegionId, Span};
 use serde::{Serialize, Serializer};
 
@@ -20,6 +20,8 @@ pub struct Plan {
     pub configured: Recommendation,
     /// The region of each replica; of a keyspace of `curp` also of each spare, since those serve from the start.
     pub replicas: Vec<String>,
+    /// Into how many parts its keys are divided, which the replicas lead in turn where the protocol has leaders.
+    pub partitions: u16,
     /// How many of them may crash.
     pub crashes: usize,
     /// After how many of these crashes any protocol can still decide in two message delays: the lower bound of
@@ -37,7 +39,7 @@ pub struct Plan {
     pub floor_mean_ms: f64,
     /// What each protocol reaches with each choice of leader, lowest mean first.
     pub protocols: Vec<Forecast>,
-    /// The linearizable choice with the lowest mean.
+    /// The linearizable choice with the lowest mean, of those that survive as many crashes as any.
     pub recommended: Recommendation,
     /// A faster one, where answers need only say that a command has its place: it may then be ordered before a command
     /// of another client that was answered earlier.
@@ -56,11 +58,15 @@ pub struct Recommendation {
     /// When the keyspace must answer, as its parameter `reply` says, where that is not what it does by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reply: Option<String>,
+    /// The parameter `f` of `curp` that the keyspace must be given for it; of what is configured the one that it has, where
+    /// that is too few copies to survive the crash of any minority.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub f: Option<usize>,
     /// The region of each replica.
     pub replicas: Vec<String>,
     /// Its mean over the clients; none where the choice leaves the leader open or its closed form is not known.
     pub mean_ms: Option<f64>,
-    /// Why, in a sentence; of what is configured, how its mean comes about where there are partitions.
+    /// Why, in a sentence; of what is configured, what has to be known beside its mean.
     pub reason: String,
 }
 
@@ -95,7 +101,9 @@ pub fn plan_over(
     let floors: Vec<Span> = matrix.regions().map(|region| floor(matrix, region, &replicas)).collect();
     let quorums = quorums(keyspace, replicas.len())?;
     let crashes = Quorums::faults(replicas.len());
-    let mut rows = rows(matrix, &replicas, quorums, keyspace, demand, &Client::In);
+    let first = keyspace.leader.unwrap_or_else(|| leader_over(deployment, matrix, keyspace));
+    let first = keyspace.replicas.iter().position(|node| *node == first);
+    let mut rows = compared(matrix, &replicas, quorums, keyspace, demand, first);
     // A stable sort over whole nanoseconds: equals stay in the order of preference.
     rows.sort_by_key(|row| row.rank.unwrap_or_else(|| demand.total(&row.commits)));
     let best = best(&rows);
@@ -113,6 +121,7 @@ pub fn plan_over(
         keyspace: keyspace.name.clone(),
         configured: configured(deployment, matrix, keyspace, &rows, demand, named(&replicas)),
         replicas: named(&replicas),
+        partitions: keyspace.partitions,
         crashes,
         fast_crashes: fast_crashes_max(replicas.len(), crashes).unwrap_or(0),
         clients: matrix.names().map(str::to_owned).zip(demand.clients.iter().copied()).collect(),
@@ -131,6 +140,44 @@ pub fn plan_over(
         }),
         placement,
     })
+}
+
+/// Every row of a placement as choices are compared. The partitions of a keyspace are led by the replicas in turn, so whoever
+/// leads the first of several has the means over them all. `first` is the seat of who does so already: of replicas in one
+/// region it stands for them, else the first of them.
+pub(crate) fn compared(
+    matrix: &Matrix,
+    replicas: &[RegionId],
+    quorums: FastQuorums,
+    keyspace: &Keyspace,
+    demand: &Demand,
+    first: Option<usize>,
+) -> Vec<Row> {
+    let rows = rows(matrix, replicas, quorums, keyspace, demand, &Client::In);
+    let partitions = usize::from(keyspace.partitions);
+    if partitions < 2 {
+        return rows;
+    }
+    // Spares, which stand behind the replicas, lead none at first.
+    let seats = replicas.get(..keyspace.replicas.len()).unwrap_or(replicas);
+    let in_turn = |row: &Row| {
+        let Some(leader) = row.leader else { return Some(row.clone()) };
+        let leads = |seat: &usize| seats.get(*seat) == Some(&leader);
+        let first = first.filter(leads).or_else(|| (0..seats.len()).find(leads))?;
+        let turn = |turn: usize| {
+            let region = seats.get((first + turn) % seats.len()).copied();
+            let same = |other: &&Row| {
+                (other.protocol, other.case, other.reply, other.f)
+                    == (row.protocol, row.case, row.reply, row.f)
+                    && other.leader == region
+            };
+            let times = partitions / seats.len() + usize::from(turn < partitions % seats.len());
+            rows.iter().find(same).map(|row| (times as u128, row))
+        };
+        let turns: Vec<_> = (0..seats.len()).map(turn).collect::<Option<_>>()?;
+        Some(row.mean_over(&turns))
+    };
+    rows.iter().filter_map(in_turn).collect()
 }
 
 /// The region of each node that serves a keyspace from the start: of its replicas and, as those of `curp` serve like
@@ -155,14 +202,15 @@ fn leader_over(deployment: &Deployment, matrix: &Matrix, keyspace: &Keyspace) ->
     let region = |node: &NodeId| deployment.node(*node).region;
     let replicas = servers(deployment, keyspace);
     let demand = Demand::of(deployment);
-    let tuned = curp::Tuned::of(keyspace);
+    let tuned = curp::Tuned::of(keyspace, replicas.len());
+    let consensus = curp_consensus::Tuned::of(keyspace);
     let total = |node: &&NodeId| {
         let commit = |client: RegionId| {
             let (client, leader) = (Client::of(client, &replicas), region(node));
             match keyspace.protocol.as_str() {
                 "sdpaxos" => sdpaxos::commit(matrix, client, leader, &replicas),
                 "curp" => tuned.commit(matrix, client, leader, Group::from(&replicas)),
-                "curp-consensus" => curp_consensus::commit(matrix, client, leader, &replicas),
+                "curp-consensus" => consensus.commit(matrix, client, leader, Group::from(&replicas)),
                 // Without a collision the coordinator does not matter.
                 "fastpaxos" | "domino" => fastpaxos::recovered(matrix, client, leader, &replicas),
                 _ => multipaxos::commit(matrix, client, leader, &replicas),
@@ -213,9 +261,9 @@ pub(crate) fn quorums(keyspace: &Keyspace, replicas: usize) -> Result<FastQuorum
     reader.finish_partly().map(|()| quorums)
 }
 
-/// The ranked row of this guarantee with the lowest mean.
+/// The row of this guarantee with the lowest mean, of those that may be recommended.
 fn best_of(rows: &[Row], guarantee: Guarantee) -> Option<&Row> {
-    rows.iter().filter(|row| row.rank.is_some() && row.guarantee == guarantee).min_by_key(|row| row.rank)
+    rows.iter().filter(|row| row.offered() && row.guarantee == guarantee).min_by_key(|row| row.rank)
 }
 
 pub(crate) fn best(rows: &[Row]) -> &Row {
@@ -237,6 +285,7 @@ fn choose(
         protocol: row.protocol.to_owned(),
         leader: row.leader.map(name),
         reply: row.reply.map(str::to_owned).filter(|reply| reply != EXECUTE),
+        f: row.f,
         replicas: replicas.iter().copied().map(name).collect(),
         mean_ms: Some(row.mean(demand)),
         reason,
@@ -256,26 +305,25 @@ fn configured(
     let region = |id: NodeId| deployment.node(id).region;
     let named = chosen.map(|id| deployment.region(region(id)).name.clone());
     let reply = reply(keyspace);
+    // As it is, and not with what it would have to be given.
+    let own = |row: &&Row| row.protocol == keyspace.protocol && row.f.is_none();
     let mean = |leader: Option<RegionId>| {
         let same = |row: &&Row| {
             row.rank.is_some()
-                && row.protocol == keyspace.protocol
+                && own(row)
                 && row.holds_alone(&reply)
                 && (row.leader.is_none() || row.leader == leader)
         };
         rows.iter().find(same).map(|row| row.mean(demand))
     };
-    let in_turn = |first: NodeId| {
-        let leaders = keyspace.partition_ids().map(|at| leader_in_turn(&keyspace.replicas, first, at));
-        let means: Option<Vec<f64>> = leaders.map(|leader| mean(Some(region(leader)))).collect();
-        means.map(|means| means.iter().sum::<f64>() / means.len() as f64)
-    };
-    let divided = led && keyspace.partitions > 1;
     let mut reasons = Vec::new();
-    if divided {
+    let f = rows.iter().find(own).and_then(|row| row.survives_only);
+    if let Some(f) = f {
+        let (all, needed) = (Quorums::faults(replicas.len()), curp::copies_needed(replicas.len()));
+        let lost = if f == 1 { "replica" } else { "replicas" };
         reasons.push(format!(
-            "the mean over its {} partitions, which the replicas lead in turn",
-            keyspace.partitions
+            "with f = {f} it survives the loss of {f} {lost}, the others that of {all}: not recommended; parameters = {{ f = \
+             {needed} }} makes it comparable"
         ));
     }
     if keyspace.protocol == "sdpaxos" && reply == EXECUTE {
@@ -285,8 +333,9 @@ fn configured(
         protocol: keyspace.protocol.clone(),
         leader: named,
         reply: Some(reply.clone()).filter(|reply| reply != EXECUTE),
+        f,
         replicas,
-        mean_ms: chosen.map_or_else(|| mean(None), in_turn),
+        mean_ms: mean(chosen.map(region)),
         reason: reasons.join("; "),
     }
 }
@@ -294,7 +343,8 @@ fn configured(
 /// When a keyspace answers that does not say so.
 const EXECUTE: &str = "execute";
 /// What SDPaxos does then.
-const WAITS: &str = "without reply = \"commit\" its answers wait for what other regions write";
+const WAITS: &str = "so soon it answers SET and MSET alone, and with reply = \"commit\" only; all else waits for what other \
+                     regions write";
 
 /// When a keyspace answers.
 pub(crate) fn reply(keyspace: &Keyspace) -> String {
@@ -306,13 +356,14 @@ fn reason(matrix: &Matrix, rows: &[Row], best: &Row, demand: &Demand) -> String 
     let label = |row: &Row| {
         let leader = row.leader.map(|leader| matrix.name(leader).to_owned());
         let reply = row.reply.filter(|reply| *reply != EXECUTE).map(|reply| format!("reply = {reply:?}"));
-        let with: Vec<String> = leader.into_iter().chain(reply).collect();
+        let f = row.f.map(|f| format!("f = {f}"));
+        let with: Vec<String> = leader.into_iter().chain(reply).chain(f).collect();
         match with.is_empty() {
             true => row.protocol.to_owned(),
             false => format!("{} with {}", row.protocol, with.join(" and ")),
         }
     };
-    let linearizable = |row: &&Row| row.rank.is_some() && row.guarantee == Guarantee::Linearizable;
+    let linearizable = |row: &&Row| row.offered() && row.guarantee == Guarantee::Linearizable;
     let next = rows
         .iter()
         .filter(linearizable)
@@ -329,13 +380,17 @@ fn reason(matrix: &Matrix, rows: &[Row], best: &Row, demand: &Demand) -> String 
         reason += &format!("; {WAITS}");
     }
     // EPaxos pays for interference: say from which share on something else is faster.
-    let conflict = rows.iter().find(|row| row.case == Some("conflict"));
-    if let (Some("no conflict"), Some(slow)) = (best.case, conflict) {
-        let (fast, slow) = (demand.total(&best.commits) as f64, demand.total(&slow.commits) as f64);
-        let share = 100.0 * (next.rank.unwrap_or(0) as f64 - fast) / (slow - fast);
-        if share < 100.0 {
-            let more = if lead > 0.0 { format!("more than {share:.0}% of ") } else { String::new() };
-            reason += &format!("; with {more}interfering commands that is faster");
+    let free = |row: &Row| demand.total(&row.commits) as f64;
+    let paid = |row: &Row| match row.interfering.is_empty() {
+        true => 0.0,
+        false => demand.total(&row.interfering) as f64 - free(row),
+    };
+    if best.protocol == "epaxos" && paid(best) > paid(next) {
+        let share = 100.0 * (free(next) - free(best)) / (paid(best) - paid(next));
+        if lead <= 0.0 {
+            reason += "; with interfering commands epaxos is slower than that";
+        } else if share < 100.0 {
+            reason += &format!("; with more than {share:.1}% of interfering commands that is faster");
         }
     }
     reason

@@ -5,7 +5,7 @@
 //! inequality holds.
 
 use isochrone_core::deployment::Keyspace;
-use isochrone_core::{Matrix, RegionId, Span};
+use isochrone_core::{Matrix, Quorums, RegionId, Span};
 
 use crate::{Client, Group};
 
@@ -13,6 +13,20 @@ use crate::{Client, Group};
 pub const COPIES: usize = 2;
 /// No keyspace has more: it has seven servers at most.
 const COPIES_MAX: u64 = 6;
+
+/// Copies beside the master with which so many replicas survive the crash of any minority, as they do under other protocols:
+/// the default, or more where that is too few.
+pub fn copies_needed(replicas: usize) -> usize {
+    COPIES.max(Quorums::faults(replicas))
+}
+
+/// Copies beside the master that a keyspace has, or would have if it had `curp`.
+fn copies_had(keyspace: &Keyspace) -> usize {
+    match keyspace.protocol.as_str() {
+        "curp" => keyspace.parameters.read().integer("f", COPIES as u64, 0, COPIES_MAX) as usize,
+        _ => COPIES,
+    }
+}
 
 /// What the parameters of a keyspace say of how long its clients wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,14 +39,31 @@ pub(crate) struct Tuned {
 
 impl Tuned {
     /// Of a keyspace of `curp` what it says, which the protocol refuses where it is wrong; of any other what `curp` has by
-    /// default.
-    pub(crate) fn of(keyspace: &Keyspace) -> Tuned {
+    /// default, but for as many copies as so many replicas need.
+    pub(crate) fn of(keyspace: &Keyspace, replicas: usize) -> Tuned {
         if keyspace.protocol != "curp" {
-            return Tuned { f: COPIES, always_synced: false };
+            return Tuned { f: copies_needed(replicas), always_synced: false };
         }
-        let mut reader = keyspace.parameters.read();
-        let f = reader.integer("f", COPIES as u64, 0, COPIES_MAX) as usize;
-        Tuned { f, always_synced: reader.boolean("always_synced", false) }
+        Tuned {
+            f: copies_had(keyspace),
+            always_synced: keyspace.parameters.read().boolean("always_synced", false),
+        }
+    }
+
+    /// The same with as many copies as so many replicas need; none where there are as many.
+    pub(crate) fn with_enough(self, replicas: usize) -> Option<Tuned> {
+        self.survives_only(replicas).map(|_| Tuned { f: copies_needed(replicas), ..self })
+    }
+
+    /// The parameter `f` that this keyspace must be given for these figures to hold; none where it has it.
+    pub(crate) fn f_to_give(self, keyspace: &Keyspace) -> Option<usize> {
+        (self.f != copies_had(keyspace)).then_some(self.f)
+    }
+
+    /// How many crashes so many replicas survive, where that is fewer than any minority of them: data are gone with the
+    /// master and all copies.
+    pub(crate) fn survives_only(self, replicas: usize) -> Option<usize> {
+        (self.f < Quorums::faults(replicas)).then_some(self.f)
     }
 
     /// What a command takes that conflicts with nothing.

@@ -3,9 +3,34 @@
 //! Source: `specs/curp.md` 3.17. A command that conflicts with one that is not decided takes the way of
 //! [`multipaxos::commit`].
 
+use isochrone_core::deployment::Keyspace;
 use isochrone_core::{Matrix, RegionId, Span};
 
 use crate::{Client, Group, multipaxos};
+
+/// What the parameters of a keyspace say of how long its clients wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Tuned {
+    /// Whether every command takes the way of Multi-Paxos.
+    always_synced: bool,
+}
+
+impl Tuned {
+    /// Of a keyspace of `curp-consensus` what it says, which the protocol refuses where it is wrong; of any other what
+    /// `curp-consensus` has by default.
+    pub(crate) fn of(keyspace: &Keyspace) -> Tuned {
+        let says = keyspace.protocol == "curp-consensus";
+        Tuned { always_synced: says && keyspace.parameters.read().boolean("always_synced", false) }
+    }
+
+    /// As [`commit`].
+    pub(crate) fn commit(self, matrix: &Matrix, client: Client, leader: RegionId, group: Group<'_>) -> Span {
+        match self.always_synced {
+            true => multipaxos::commit(matrix, client, leader, group),
+            false => commit(matrix, client, leader, group),
+        }
+    }
+}
 
 /// The longer of the round trips to the leader and to the farthest of a superquorum of witnesses; or the way through
 /// the leader and its majority, where that is shorter (next to the leader it is) or too few replicas live for a

@@ -15,15 +15,6 @@ pub fn processes_min(f: usize, e: usize) -> usize {
     (2 * e + f).saturating_sub(1).max(2 * f + 1)
 }
 
-/// Fewest processes where everyone must decide fast, as Fast Paxos has it: `max(2e + f + 1, 2f + 1)`.
-///
-/// # Panics
-/// If `e` is greater than `f`.
-pub fn processes_min_of_task(f: usize, e: usize) -> usize {
-    assert!(e <= f, "fast under {e} crashes but tolerant of {f}");
-    (2 * e + f + 1).max(2 * f + 1)
-}
-
 /// Under how many crashes `n` processes that tolerate `f` can be fast at most (as an object), if they can tolerate `f` at
 /// all.
 pub fn fast_crashes_max(n: usize, f: usize) -> Option<usize> {
@@ -34,6 +25,11 @@ pub fn fast_crashes_max(n: usize, f: usize) -> Option<usize> {
 mod tests {
     use super::*;
     use isochrone_core::{FastQuorums, Quorums};
+
+    /// Fewest processes where everyone must decide fast, as Fast Paxos has it.
+    fn processes_min_of_task(f: usize, e: usize) -> usize {
+        (2 * e + f + 1).max(2 * f + 1)
+    }
 
     /// EPaxos is an object: only the command leader must decide fast. Its quorums are as small as the bound allows.
     #[test]

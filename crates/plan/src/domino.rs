@@ -2,6 +2,7 @@
 //!
 //! Source: `specs/domino.md` 3.7, 3.8 and 6.5.
 
+use isochrone_core::deployment::Keyspace;
 use isochrone_core::{Matrix, RegionId, Span};
 
 use crate::{Client, Group};
@@ -30,22 +31,165 @@ impl Choice {
     }
 }
 
-/// What this client does: the lower of [`fast`] and [`leader`]; ties go to the leader.
-pub fn choose<'a>(matrix: &Matrix, client: impl Into<Client>, replicas: impl Into<Group<'a>>) -> Choice {
-    let (group, client) = (replicas.into(), client.into());
-    let (region, led) = leader(matrix, client, group);
-    match fast(matrix, client, group) {
-        Some(fast) if fast < led => Choice::Fast(fast),
-        _ => Choice::Leader(region, led),
+/// Which lane clients take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// The one that is predicted to be faster.
+    Auto,
+    /// The fast one, while a fast quorum lives.
+    Fast,
+    /// Through a leader.
+    Led,
+}
+
+/// What the parameters of a keyspace say of how long its clients wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Tuned {
+    way: Way,
+    /// What is added to the stamp of a fast request.
+    extra: Span,
+    heartbeat: Span,
+    /// Whether every replica learns of fast decisions by itself, and not the coordinator alone, which tells the others.
+    all_learn: bool,
+}
+
+impl Tuned {
+    /// Of a keyspace of `domino` what it says, which the protocol refuses where it is wrong; of any other what `domino` has
+    /// by default where it answers at execution, or at commit.
+    pub(crate) fn of(keyspace: &Keyspace, executed: bool) -> Tuned {
+        let extra = if executed { EXTRA_DELAY } else { Span::ZERO };
+        let default = Tuned { way: Way::Auto, extra, heartbeat: HEARTBEAT, all_learn: executed };
+        if keyspace.protocol != "domino" {
+            return default;
+        }
+        let mut reader = keyspace.parameters.read();
+        let ways = [("auto", Way::Auto), ("fast", Way::Fast), ("led", Way::Led)];
+        Tuned {
+            way: reader.choice("way", default.way, &ways),
+            extra: match reader.text("extra_delay", "").as_str() {
+                // It grows while requests come late, of which there are none here: no more than by default.
+                "" | "auto" => extra,
+                _ => reader.span("extra_delay", extra, Span::ZERO, Span::from_secs(10)),
+            },
+            heartbeat: reader.span("heartbeat", HEARTBEAT, Span::from_millis(1), Span::from_secs(1)),
+            all_learn: reader.choice("learners", executed, &[("sole", false), ("all", true)]),
+        }
+    }
+
+    /// As [`choose`].
+    pub(crate) fn choose(self, matrix: &Matrix, client: Client, group: Group<'_>) -> Choice {
+        let (region, led) = leader(matrix, client, group);
+        let straight = fast(matrix, client, group).is_some_and(|fast| match self.way {
+            Way::Auto => fast < led,
+            Way::Fast => true,
+            Way::Led => false,
+        });
+        if !straight {
+            return Choice::Leader(region, led);
+        }
+        let voted = |seat| group.reach(matrix, client, seat);
+        Choice::Fast(self.of_voters(matrix, client, group, voted))
+    }
+
+    /// The stamp of a fast request, from the client's call: when a fast quorum of those that live should have it.
+    fn stamp(self, matrix: &Matrix, client: Client, group: Group<'_>) -> Span {
+        let there = |seat| group.way_there(matrix, client, seat);
+        group.smallest(announcing(group), there).unwrap_or_default() + self.extra
+    }
+
+    /// A value over those that vote for a fast request, of which a fast quorum has no higher one: who has it behind its
+    /// stamp does not vote. Where ways there and back differ, that may be one who is near there and back.
+    fn of_voters(
+        self,
+        matrix: &Matrix,
+        client: Client,
+        group: Group<'_>,
+        value: impl Fn(usize) -> Span,
+    ) -> Span {
+        let stamp = self.stamp(matrix, client, group);
+        let votes = |seat: &usize| group.way_there(matrix, client, *seat) <= stamp;
+        let mut values: Vec<Span> = group.live().filter(votes).map(value).collect();
+        values.sort_unstable();
+        values.get(announcing(group) - 1).copied().unwrap_or_default()
+    }
+
+    /// As [`execute`]; where not all learn for themselves, the replica in the region `coordinator` does.
+    ///
+    /// # Panics
+    /// If no live replica stands there, and not all learn.
+    pub(crate) fn execute(
+        self,
+        matrix: &Matrix,
+        client: Client,
+        group: Group<'_>,
+        coordinator: RegionId,
+    ) -> Span {
+        let sole = (!self.all_learn).then(|| group.seat_in(coordinator));
+        self.executed(matrix, client, group, sole)
+    }
+
+    fn executed(self, matrix: &Matrix, client: Client, group: Group<'_>, sole: Option<usize>) -> Span {
+        // The stamp, and when the command is known to be chosen at replica `at`, both from the client's call.
+        let choice = self.choose(matrix, client, group);
+        let stamp = match choice {
+            Choice::Fast(_) => self.stamp(matrix, client, group),
+            Choice::Leader(region, _) => {
+                let seat = group.seat_in(region);
+                group.way_there(matrix, client, seat) + group.phase2(matrix, seat)
+            }
+        };
+        let voted = |at: usize| {
+            let vote = |seat| group.way_there(matrix, client, seat) + group.way(matrix, seat, at);
+            self.of_voters(matrix, client, group, vote)
+        };
+        let chosen = |at: usize| match (choice, sole) {
+            (Choice::Fast(_), None) => voted(at),
+            (Choice::Fast(_), Some(learner)) => voted(learner) + group.way(matrix, learner, at),
+            (Choice::Leader(region, _), _) => stamp + group.way(matrix, group.seat_in(region), at),
+        };
+        // Announcements of as many replicas as live, at most a fast quorum of them, settle the empty positions.
+        let announced = |at: usize| {
+            let way = |seat| group.way(matrix, seat, at);
+            stamp + group.smallest(announcing(group), way).unwrap_or_default() + self.heartbeat
+        };
+        let positions = |at: usize| match sole {
+            // It tells with its next heartbeat.
+            Some(learner) if learner != at => {
+                announced(learner) + self.heartbeat + group.way(matrix, learner, at)
+            }
+            _ => announced(at),
+        };
+        let result = |at: usize| {
+            let lanes = group.live().map(|seat| group.way(matrix, seat, at)).max().unwrap_or_default();
+            let lanes = stamp + lanes + self.heartbeat;
+            chosen(at).max(positions(at)).max(lanes) + group.way_back(matrix, client, at)
+        };
+        match choice {
+            Choice::Fast(_) => group.live().map(result).min().unwrap_or_default(),
+            Choice::Leader(region, _) => result(group.seat_in(region)),
+        }
     }
 }
 
-/// The lower of the two lanes.
+/// As many replicas as a fast quorum has, or as live where that is fewer.
+fn announcing(group: Group<'_>) -> usize {
+    group.fast().min(group.live().count())
+}
+
+/// What this client does: the lane of the lower of [`fast`] and [`leader`]; ties go to the leader. In the fast one it waits for
+/// those of a fast quorum that have its request by the stamp.
+pub fn choose<'a>(matrix: &Matrix, client: impl Into<Client>, replicas: impl Into<Group<'a>>) -> Choice {
+    let tuned = Tuned { way: Way::Auto, extra: Span::ZERO, heartbeat: HEARTBEAT, all_learn: true };
+    tuned.choose(matrix, client.into(), replicas.into())
+}
+
+/// What it waits in its lane.
 pub fn commit<'a>(matrix: &Matrix, client: impl Into<Client>, replicas: impl Into<Group<'a>>) -> Span {
     choose(matrix, client, replicas).commit()
 }
 
-/// The round trip to a fast quorum, a supermajority unless the group has another; none while too few replicas live.
+/// The round trip to the nearest fast quorum, by which a client judges the fast lane: a supermajority unless the group has
+/// another; none while too few replicas live.
 pub fn fast<'a>(matrix: &Matrix, client: impl Into<Client>, replicas: impl Into<Group<'a>>) -> Option<Span> {
     let (group, client) = (replicas.into(), client.into());
     group.smallest(group.fast(), |seat| group.reach(matrix, client, seat))
@@ -78,35 +222,8 @@ pub fn execute<'a>(
     extra: Span,
     heartbeat: Span,
 ) -> Span {
-    let (group, client) = (replicas.into(), client.into());
-    // Announcements of as many replicas as live, at most a fast quorum of them, settle the empty positions.
-    let quorum = group.fast().min(group.live().count());
-    let nth = |value: &dyn Fn(usize) -> Span| group.smallest(quorum, value).unwrap_or_default();
-    // The stamp, and when the command is known to be chosen at replica `at`, both from the client's call.
-    let choice = choose(matrix, client, group);
-    let stamp = match choice {
-        Choice::Fast(_) => nth(&|seat| group.way_there(matrix, client, seat)) + extra,
-        Choice::Leader(region, _) => {
-            let seat = group.seat_in(region);
-            group.way_there(matrix, client, seat) + group.phase2(matrix, seat)
-        }
-    };
-    let chosen = |at: usize| match choice {
-        Choice::Fast(_) => nth(&|seat| group.way_there(matrix, client, seat) + group.way(matrix, seat, at)),
-        Choice::Leader(region, _) => {
-            let seat = group.seat_in(region);
-            stamp + group.way(matrix, seat, at)
-        }
-    };
-    let executed = |at: usize| {
-        let positions = stamp + nth(&|seat| group.way(matrix, seat, at)) + heartbeat;
-        let lanes = group.live().map(|seat| group.way(matrix, seat, at)).max().unwrap_or_default();
-        chosen(at).max(positions).max(stamp + lanes + heartbeat) + group.way_back(matrix, client, at)
-    };
-    match choice {
-        Choice::Fast(_) => group.live().map(executed).min().unwrap_or_default(),
-        Choice::Leader(region, _) => executed(group.seat_in(region)),
-    }
+    let tuned = Tuned { way: Way::Auto, extra, heartbeat, all_learn: true };
+    tuned.executed(matrix, client.into(), replicas.into(), None)
 }
 
 #[cfg(test)]
@@ -248,6 +365,38 @@ mod tests {
             }
         }
         assert_eq!((cases, beats_mencius, beats_leaders), (120, 41, 247));
+    }
+
+    #[test]
+    fn who_is_near_there_and_back_votes_late_where_the_way_there_is_long() {
+        // One way, ms: from the client, and back to it.
+        let (there, back) = ([60, 47, 79, 47, 55], [68, 60, 23, 68, 81]);
+        let names = ["A", "B", "C", "D", "E", "client"];
+        let matrix = Matrix::from_fn(&names, |from, to| {
+            let at = |region: RegionId| usize::from(region.0);
+            Span::from_millis(match (at(from), at(to)) {
+                (5, 5) => 0,
+                (5, to) => there[to],
+                (from, 5) => back[from],
+                (from, to) if from == to => 0,
+                _ => 100,
+            })
+        });
+        let replicas: Vec<RegionId> = matrix.regions().take(5).collect();
+        let client = matrix.region("client").unwrap();
+        // A fast quorum is as near as A, by way of C. It has the request after 60 ms without C, so E is waited for.
+        assert_eq!(fast(&matrix, client, &replicas), Some(Span::from_millis(60 + 68)));
+        assert_eq!(choose(&matrix, client, &replicas), Choice::Fast(Span::from_millis(55 + 81)));
+        // With 19 ms more C has it in time.
+        let tuned = |extra| Tuned {
+            way: Way::Auto,
+            extra: Span::from_millis(extra),
+            heartbeat: HEARTBEAT,
+            all_learn: true,
+        };
+        let choice = |extra| tuned(extra).choose(&matrix, Client::In(client), Group::from(&replicas));
+        assert_eq!(choice(18), Choice::Fast(Span::from_millis(136)));
+        assert_eq!(choice(19), Choice::Fast(Span::from_millis(128)));
     }
 
     #[test]

@@ -24,14 +24,22 @@ pub fn fast<'a>(matrix: &Matrix, client: impl Into<Client>, replicas: impl Into<
 pub(crate) struct Tuned {
     /// Whether at three replicas one other settles the order by itself.
     delegate: bool,
+    /// Whether a command is answered when it is executed, behind all that it depends on, and not at its commit.
+    pub(crate) executes: bool,
 }
 
 impl Tuned {
     /// Of a keyspace of `epaxos` what it says, which the protocol refuses where it is wrong; of any other what `epaxos` has
     /// by default.
     pub(crate) fn of(keyspace: &Keyspace) -> Tuned {
-        let says = keyspace.protocol == "epaxos";
-        Tuned { delegate: !says || keyspace.parameters.read().boolean("delegate", true) }
+        if keyspace.protocol != "epaxos" {
+            return Tuned { delegate: true, executes: true };
+        }
+        let mut reader = keyspace.parameters.read();
+        Tuned {
+            delegate: reader.boolean("delegate", true),
+            executes: reader.choice("reply", true, &[("execute", true), ("commit", false)]),
+        }
     }
 
     /// As [`slow`].
@@ -46,10 +54,11 @@ impl Tuned {
     }
 }
 
-/// With interference that the fast quorum saw differently: a second round trip, to a majority. At three replicas one
-/// other, the delegate, settles the order by itself: they stay fast.
+/// Until the commit, with interference that the fast quorum saw differently: a second round trip, to a majority. At three
+/// replicas one other, the delegate, settles the order by itself: they stay fast. Where answers follow execution that is the
+/// least: what a command depends on is executed before it, and depends on others.
 pub fn slow<'a>(matrix: &Matrix, client: impl Into<Client>, replicas: impl Into<Group<'a>>) -> Span {
-    Tuned { delegate: true }.slow(matrix, client.into(), replicas.into())
+    Tuned { delegate: true, executes: true }.slow(matrix, client.into(), replicas.into())
 }
 
 #[cfg(test)]
@@ -71,7 +80,8 @@ mod tests {
     fn without_a_delegate_three_replicas_go_slow_as_well() {
         let (matrix, at) = sdpaxos();
         for (delegate, three) in [(true, [20, 20, 52]), (false, [40, 40, 104])] {
-            let slow = |client| Tuned { delegate }.slow(&matrix, client, Group::from(&at(3)));
+            let tuned = Tuned { delegate, executes: true };
+            let slow = |client| tuned.slow(&matrix, client, Group::from(&at(3)));
             assert_eq!(commits(&at(3), slow), three);
         }
         // Two have none.

@@ -49,6 +49,9 @@ pub struct Forecast {
     pub leader: Option<String>,
     /// What must be so for these figures to hold, where that is not always.
     pub case: Option<String>,
+    /// The parameter `f` that a keyspace of `curp` must be given for these figures to hold; none where it has it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub f: Option<usize>,
     /// Whether the figures are bounds: it takes so long `at least`, or `at most`; none where it takes exactly so long.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bound: Option<String>,
@@ -69,24 +72,34 @@ pub struct Forecast {
 pub struct RegionForecast {
     /// The region.
     pub region: String,
-    /// From call to answer.
+    /// From call to answer; of who leads the first of several partitions the mean over them all.
     pub commit_ms: f64,
+    /// The mean over the commands that interfere and those that do not, where the protocol tells them apart.
+    #[serde(skip)]
+    pub mean_ms: f64,
     /// The way that Domino takes: straight to a supermajority, or through a leader.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub via: Option<String>,
 }
 
 /// One row before it is put into words.
+#[derive(Clone)]
 pub(crate) struct Row {
     pub(crate) protocol: &'static str,
     pub(crate) leader: Option<RegionId>,
     pub(crate) case: Option<&'static str>,
     /// When the keyspace must answer for these figures to hold, as its parameter `reply` says; none where that is all one.
     pub(crate) reply: Option<&'static str>,
+    /// As [`Forecast::f`].
+    pub(crate) f: Option<usize>,
+    /// How many crashes it survives, where that is fewer than others do: it is not recommended in their place.
+    pub(crate) survives_only: Option<usize>,
     bound: Option<&'static str>,
     pub(crate) guarantee: Guarantee,
     /// By region of the client.
     pub(crate) commits: Vec<Span>,
+    /// The same of commands that interfere; empty where they wait no longer.
+    pub(crate) interfering: Vec<Span>,
     /// By region of the client; only Domino's.
     via: Vec<Option<String>>,
     /// The sum over the clients that it is ranked by, nanoseconds; none where it is only shown.
@@ -99,6 +112,31 @@ impl Row {
         self.rank.map_or_else(|| demand.mean(&self.commits), |rank| demand.mean_of(rank))
     }
 
+    /// Whether it may be recommended: it is ranked, and survives as many crashes as any other.
+    pub(crate) fn offered(&self) -> bool {
+        self.rank.is_some() && self.survives_only.is_none()
+    }
+
+    /// The same with the means over other rows, each so often as it counts.
+    pub(crate) fn mean_over(&self, rows: &[(u128, &Row)]) -> Row {
+        let times = rows.iter().map(|(times, _)| times).sum::<u128>().max(1);
+        let mean = |figure: &dyn Fn(&Row) -> u128| {
+            rows.iter().map(|(times, row)| times * figure(row)).sum::<u128>() / times
+        };
+        let spans = |spans: fn(&Row) -> &[Span]| -> Vec<Span> {
+            let nanos =
+                |row: &Row, at: usize| spans(row).get(at).map_or(0, |span| u128::from(span.as_nanos()));
+            // A mean is not above the largest, which fits.
+            (0..spans(self).len()).map(|at| Span::from_nanos(mean(&|row| nanos(row, at)) as u64)).collect()
+        };
+        Row {
+            rank: self.rank.map(|_| mean(&|row| row.rank.unwrap_or_default())),
+            commits: spans(|row| &row.commits),
+            interfering: spans(|row| &row.interfering),
+            ..self.clone()
+        }
+    }
+
     /// Whether the figures are also those of a client alone where the keyspace answers so. Alone, a command of SDPaxos waits
     /// for no other before its own.
     pub(crate) fn holds_alone(&self, reply: &str) -> bool {
@@ -106,20 +144,29 @@ impl Row {
     }
 
     pub(crate) fn forecast(&self, matrix: &Matrix, demand: &Demand) -> Forecast {
-        let region = |(at, commit): (usize, &Span)| RegionForecast {
-            region: matrix.name(RegionId(at as u16)).to_owned(),
-            commit_ms: commit.as_millis_f64(),
-            via: self.via.get(at).cloned().flatten(),
+        let region = |(at, commit): (usize, &Span)| {
+            let commit_ms = commit.as_millis_f64();
+            let slow_ms = self.interfering.get(at).map_or(commit_ms, |slow| slow.as_millis_f64());
+            RegionForecast {
+                region: matrix.name(RegionId(at as u16)).to_owned(),
+                commit_ms,
+                mean_ms: commit_ms + (slow_ms - commit_ms) * demand.conflict / 100.0,
+                via: self.via.get(at).cloned().flatten(),
+            }
         };
-        let case = match (self.case, self.reply) {
-            (Some(case), Some(reply)) => Some(format!("{case}, reply = {reply}")),
-            (None, Some(reply)) => Some(format!("reply = {reply}")),
-            (case, None) => case.map(str::to_owned),
-        };
+        let cases = [
+            self.case.map(str::to_owned),
+            self.reply.map(|reply| format!("reply = {reply}")),
+            self.f.map(|f| format!("f = {f}")),
+            self.survives_only.map(|crashes| format!("survives {crashes}")),
+        ];
+        let cases: Vec<String> = cases.into_iter().flatten().collect();
+        let case = (!cases.is_empty()).then(|| cases.join(", "));
         Forecast {
             protocol: self.protocol.to_owned(),
             leader: self.leader.map(|leader| matrix.name(leader).to_owned()),
             case,
+            f: self.f,
             bound: self.bound.map(str::to_owned),
             guarantee: self.guarantee,
             regions: self.commits.iter().enumerate().map(region).collect(),
@@ -149,10 +196,13 @@ pub(crate) fn rows(
         leader,
         case,
         reply: None,
+        f: None,
+        survives_only: None,
         bound: None,
         guarantee: Guarantee::Linearizable,
         rank: case.is_none().then(|| demand.total(&commits)),
         commits,
+        interfering: Vec::new(),
         via: Vec::new(),
     };
     // One row for each region with a replica: replicas of one region lead alike.
@@ -176,12 +226,29 @@ pub(crate) fn rows(
         each(&|client| epaxos::fast(matrix, client, group)),
         each(&|client| tuned.slow(matrix, client, group)),
     );
-    if fast == slow {
+    if group.len() == 1 {
         rows.push(row("epaxos", None, None, fast));
     } else {
-        let rank = weighed(&fast, &slow);
-        rows.push(Row { rank, ..row("epaxos", None, Some("no conflict"), fast) });
-        rows.push(row("epaxos", None, Some("conflict"), slow));
+        // At execution an answer waits until what interferes with its command is executed, and this for what does with it:
+        // the way to its own commit is the least of that. It is ranked as if the slowest commit of any replica began then.
+        let (reply, bound, guarantee) = match tuned.executes {
+            true => ("execute", Some("at least"), Guarantee::Linearizable),
+            false => ("commit", None, Guarantee::LinearizableByKey),
+        };
+        let slowest = replicas.iter().map(|region| slow[usize::from(region.0)]).max().unwrap_or_default();
+        let interfering: Vec<Span> = match tuned.executes {
+            true => slow.iter().map(|own| *own + slowest).collect(),
+            false => slow.clone(),
+        };
+        let rank = weighed(&fast, &interfering);
+        let ranked = if demand.conflict > 0.0 {
+            Row { reply: Some(reply), guarantee, ..row("epaxos", None, None, fast) }
+        } else {
+            row("epaxos", None, Some("no conflict"), fast)
+        };
+        rows.push(Row { rank, interfering, ..ranked });
+        let conflicting = row("epaxos", None, Some("conflict"), slow);
+        rows.push(Row { reply: Some(reply), bound, guarantee, ..conflicting });
     }
     // Behind EPaxos: its answers wait for whatever other regions wrote before, unless they are of the commit. They promise as
     // much then, and members cannot change.
@@ -189,24 +256,33 @@ pub(crate) fn rows(
         let commits = each(&|client| sdpaxos::commit(matrix, client, *leader, group));
         rows.push(Row { reply: Some("commit"), ..row("sdpaxos", Some(*leader), None, commits) });
     }
+    let tuned = curp_consensus::Tuned::of(keyspace);
     for leader in &leaders {
-        let commits = each(&|client| curp_consensus::commit(matrix, client, *leader, group));
+        let commits = each(&|client| tuned.commit(matrix, client, *leader, group));
         // What conflicts takes the way of Multi-Paxos.
         let slow = each(&|client| multipaxos::commit(matrix, client, *leader, group));
         let rank = weighed(&commits, &slow);
-        rows.push(Row { rank, ..row("curp-consensus", Some(*leader), None, commits) });
+        rows.push(Row { rank, interfering: slow, ..row("curp-consensus", Some(*leader), None, commits) });
     }
-    let tuned = curp::Tuned::of(keyspace);
-    for master in &leaders {
-        let commits = each(&|client| tuned.commit(matrix, client, *master, group));
-        let slow = each(&|client| tuned.synced(matrix, client, *master, group));
-        let rank = weighed(&commits, &slow);
-        rows.push(Row { rank, ..row("curp", Some(*master), None, commits) });
+    let own = curp::Tuned::of(keyspace, group.len());
+    for tuned in [Some(own), own.with_enough(group.len())].into_iter().flatten() {
+        for master in &leaders {
+            let commits = each(&|client| tuned.commit(matrix, client, *master, group));
+            let slow = each(&|client| tuned.synced(matrix, client, *master, group));
+            let rank = weighed(&commits, &slow);
+            rows.push(Row {
+                rank,
+                f: tuned.f_to_give(keyspace),
+                survives_only: tuned.survives_only(group.len()),
+                interfering: slow,
+                ..row("curp", Some(*master), None, commits)
+            });
+        }
     }
     let idle =
         row("mencius", None, Some("others idle"), each(&|client| mencius::idle(matrix, client, group)));
-    // Without load the others are idle: that is what Mencius is ranked by.
-    rows.push(Row { rank: Some(demand.total(&idle.commits)), ..idle });
+    // Without load the others are idle: that is what Mencius is ranked by. Their heartbeats skip too, which may come sooner.
+    rows.push(Row { rank: Some(demand.total(&idle.commits)), bound: Some("at most"), ..idle });
     let busy =
         row("mencius", None, Some("others busy"), each(&|client| mencius::busy(matrix, client, group)));
     rows.push(Row { bound: Some("at least"), ..busy });
@@ -237,40 +313,32 @@ pub(crate) fn rows(
     {
         rows.push(alone(coordinator, "execute", Guarantee::Linearizable, results));
     }
-    rows.extend(domino_rows(matrix, group.with(quorums), demand, at));
-    rows
-}
-
-/// Domino's answers: that a command has its place, and its result.
-fn domino_rows(
-    matrix: &Matrix,
-    group: Group<'_>,
-    demand: &Demand,
-    at: &dyn Fn(RegionId) -> Client,
-) -> [Row; 2] {
-    let choice = |region| domino::choose(matrix, at(region), group);
-    let choices: Vec<Choice> = matrix.regions().map(choice).collect();
+    let group = group.with(quorums);
+    let tuned = domino::Tuned::of(keyspace, false);
+    let choices: Vec<Choice> =
+        matrix.regions().map(|region| tuned.choose(matrix, at(region), group)).collect();
     let via = |choice: &Choice| match choice {
         Choice::Fast(_) => Some("DFP".to_owned()),
         Choice::Leader(region, _) => Some(format!("DM {}", matrix.name(*region))),
     };
     let via: Vec<Option<String>> = choices.iter().map(via).collect();
-    let commits: Vec<Span> = choices.iter().map(|choice| choice.commit()).collect();
-    let execute = |region| domino::execute(matrix, at(region), group, domino::EXTRA_DELAY, domino::HEARTBEAT);
-    let results: Vec<Span> = matrix.regions().map(execute).collect();
-    let row = |reply, bound, guarantee, commits: Vec<Span>| Row {
-        protocol: "domino",
-        leader: None,
-        case: None,
-        reply: Some(reply),
-        bound,
-        guarantee,
-        rank: Some(demand.total(&commits)),
-        commits,
+    let commits = choices.iter().map(|choice| choice.commit()).collect();
+    rows.push(Row {
+        reply: Some("commit"),
+        guarantee: Guarantee::Sequenced,
         via: via.clone(),
-    };
-    [
-        row("commit", None, Guarantee::Sequenced, commits),
-        row("execute", Some("at most"), Guarantee::Linearizable, results),
-    ]
+        ..row("domino", None, None, commits)
+    });
+    let tuned = domino::Tuned::of(keyspace, true);
+    for (coordinator, results) in
+        by_leader(&|client, coordinator| tuned.execute(matrix, client, group, coordinator))
+    {
+        rows.push(Row {
+            reply: Some("execute"),
+            bound: Some("at most"),
+            via: via.clone(),
+            ..row("domino", coordinator, None, results)
+        });
+    }
+    rows
 }

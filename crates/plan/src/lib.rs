@@ -49,6 +49,7 @@ pub use forecast::{Demand, Forecast, RegionForecast};
 pub use group::Group;
 pub use partitions::{Footprint, Partitions};
 pub use running::{Standing, expected};
+pub use table::{cells, gap};
 pub use transactions::{
     Quantiles, TransactionForecast, TransactionPlan, plan_transactions, plan_transactions_over,
 };

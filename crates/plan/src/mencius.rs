@@ -8,7 +8,8 @@ use isochrone_core::{Matrix, Span};
 
 use crate::{Client, Group};
 
-/// While nobody else asks anything: the owner waits for the skips of all live replicas.
+/// While nobody else asks anything: the owner waits for the skips of all live replicas. An upper bound: their heartbeats tell of
+/// skips too, and one that is under way already comes sooner.
 pub fn idle<'a>(matrix: &Matrix, client: impl Into<Client>, replicas: impl Into<Group<'a>>) -> Span {
     let (group, client) = (replicas.into(), client.into());
     let owner = group.nearest(matrix, client);

@@ -3,9 +3,9 @@
 use isochrone_core::deployment::Keyspace;
 use isochrone_core::{Deployment, FastQuorums, Matrix, RegionId};
 
-use crate::advice::best;
-use crate::forecast::{Row, rows};
-use crate::{Client, Demand};
+use crate::Demand;
+use crate::advice::{best, compared};
+use crate::forecast::Row;
 
 /// More placements than this are not all tried; the search then changes one replica at a time.
 const ALL_MAX: u128 = 2_000;
@@ -26,7 +26,7 @@ pub(crate) fn better(
     if sites.len() < replicas.len() {
         return None;
     }
-    let rows = |placement: &[RegionId]| rows(matrix, placement, quorums, keyspace, demand, &Client::In);
+    let rows = |placement: &[RegionId]| compared(matrix, placement, quorums, keyspace, demand, None);
     let rank = |placement: &[RegionId]| best(&rows(placement)).rank.unwrap_or(u128::MAX);
     let found = if combinations(sites.len(), replicas.len()) <= ALL_MAX {
         all(&sites, replicas.len()).into_iter().min_by_key(|placement| rank(placement))?

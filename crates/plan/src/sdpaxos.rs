@@ -26,11 +26,12 @@ pub fn commit<'a>(
     let ordered = match group.len() {
         // The sequencer and the command leader are enough: up to three they are a majority, at five recovery infers.
         1..=3 | 5 => group.trip(matrix, leader, sequencer),
-        // The command leader hears of a majority of acceptors of its slot, by way of each.
+        // The command leader hears of its slot, and of a majority of acceptors of it, by way of each.
         _ => {
             let accepted = |seat| group.way(matrix, sequencer, seat) + group.way(matrix, seat, leader);
             let slot = group.smallest(group.majority(), accepted);
-            group.way(matrix, leader, sequencer) + slot.unwrap_or_default()
+            let told = group.way(matrix, sequencer, leader);
+            group.way(matrix, leader, sequencer) + slot.unwrap_or_default().max(told)
         }
     };
     there + replicated.max(ordered)
@@ -82,6 +83,16 @@ mod tests {
             assert_eq!(table[0], 100);
             assert!(table[1..].iter().all(|commit| *commit == other), "{table:?}");
         }
+    }
+
+    /// Others tell of the sequencer's answer sooner than it does, which is still what gives the place.
+    #[test]
+    fn the_sequencer_itself_is_waited_for_at_seven() {
+        let names = ["a", "b", "c", "d", "e", "f", "g"];
+        let way = |from, to| if (from, to) == (RegionId(0), RegionId(1)) { 200 } else { 50 };
+        let matrix = Matrix::from_fn(&names, |from, to| Span::from_millis(way(from, to)));
+        let all: Vec<RegionId> = matrix.regions().collect();
+        assert_eq!(commits(&all[1..2], |client| commit(&matrix, client, all[0], &all)), [250]);
     }
 
     #[test]

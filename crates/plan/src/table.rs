@@ -4,6 +4,30 @@ use std::fmt;
 
 use crate::{Forecast, Plan, Recommendation};
 
+/// How many cells of a terminal a text takes: two a letter of the wide scripts, most of East Asia's, and none a mark that stands on
+/// the letter before it.
+pub fn cells(text: &str) -> usize {
+    text.chars().map(cells_of).sum()
+}
+
+fn cells_of(letter: char) -> usize {
+    match u32::from(letter) {
+        // Marks that combine, joiners, and what chooses a variant.
+        0x0300..=0x036f | 0x1ab0..=0x1aff | 0x1dc0..=0x1dff | 0x200b..=0x200f | 0x20d0..=0x20ff => 0,
+        0x3099..=0x309a | 0xfe00..=0xfe0f | 0xfe20..=0xfe2f => 0,
+        // Wide or full-width: Hangul, kana, ideographs, their punctuation, and pictures.
+        0x1100..=0x115f | 0x2e80..=0x303e | 0x3041..=0xa4cf | 0xa960..=0xa97f | 0xac00..=0xd7a3 => 2,
+        0xf900..=0xfaff | 0xfe10..=0xfe19 | 0xfe30..=0xfe6f | 0xff01..=0xff60 | 0xffe0..=0xffe6 => 2,
+        0x1f300..=0x1f64f | 0x1f680..=0x1f6ff | 0x1f900..=0x1f9ff | 0x20000..=0x3fffd => 2,
+        _ => 1,
+    }
+}
+
+/// The spaces that a text lacks of so many cells.
+pub fn gap(text: &str, width: usize) -> String {
+    " ".repeat(width.saturating_sub(cells(text)))
+}
+
 impl Forecast {
     /// What a row is called: protocol, leader, what must be so, and whether it is a bound.
     pub fn label(&self) -> String {
@@ -32,6 +56,9 @@ impl fmt::Display for Recommendation {
         if let Some(reply) = &self.reply {
             write!(f, " with reply = {reply:?}")?;
         }
+        if let Some(copies) = self.f {
+            write!(f, " with f = {copies}")?;
+        }
         Ok(())
     }
 }
@@ -40,29 +67,40 @@ impl fmt::Display for Plan {
     /// A row for the floor and for each choice, a column for each region, milliseconds; then what to take.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let labels: Vec<String> = self.protocols.iter().map(Forecast::label).collect();
-        let first = labels.iter().map(|label| label.chars().count()).max().unwrap_or(0).max("floor".len());
-        let width = |name: &str| name.chars().count().max(6);
+        let first = labels.iter().map(|label| cells(label)).max().unwrap_or(0).max("floor".len());
+        let width = |name: &str| cells(name).max(6);
         let count = self.replicas.len();
         let replicas = if count == 1 { "replica" } else { "replicas" };
         writeln!(f, "keyspace {:?}, {count} {replicas}: {}", self.keyspace, self.replicas.join(", "))?;
         let times = if self.fast_crashes == 1 { "crash" } else { "crashes" };
         let (crashes, fast) = (self.crashes, self.fast_crashes);
+        let fewer = self.configured.f.filter(|survived| *survived < crashes);
+        let fewer =
+            fewer.map_or_else(String::new, |survived| format!(" ({survived} under curp as configured)"));
         writeln!(
             f,
-            "{crashes} may crash; a decision in two message delays is possible after {fast} {times} at most"
+            "{crashes} may crash{fewer}; a decision in two message delays is possible after {fast} {times} at most"
         )?;
         writeln!(f, "commit latency without load, by region of the client, ms")?;
         if self.conflict_percent > 0.0 {
             let share = self.conflict_percent;
             writeln!(
                 f,
-                "the mean is that with {share} % of commands that interfere, which the columns leave out"
+                "the mean is that with {share} % of commands that interfere; the columns leave it out; so does the mean of rows \
+                 with a case, such as \"conflict\""
+            )?;
+        }
+        if self.partitions > 1 {
+            writeln!(
+                f,
+                "rows with a leader: the mean over the {} partitions, led by the replicas in turn from that one on",
+                self.partitions
             )?;
         }
         writeln!(f)?;
         let row =
             |f: &mut fmt::Formatter<'_>, label: &str, cells: &mut dyn Iterator<Item = f64>, mean: f64| {
-                write!(f, "{label:<first$}")?;
+                write!(f, "{label}{}", gap(label, first))?;
                 for ((name, _), cell) in self.floor_ms.iter().zip(cells) {
                     write!(f, "  {cell:>width$.1}", width = width(name))?;
                 }
@@ -70,7 +108,7 @@ impl fmt::Display for Plan {
             };
         write!(f, "{:<first$}", "")?;
         for (name, _) in &self.floor_ms {
-            write!(f, "  {name:>width$}", width = width(name))?;
+            write!(f, "  {}{name}", gap(name, width(name)))?;
         }
         writeln!(f, "  {:>6}", "mean")?;
         if self.clients.iter().any(|(_, clients)| *clients != self.clients[0].1) {
@@ -110,13 +148,59 @@ impl Plan {
         match (self.configured.mean_ms, best.mean_ms) {
             // What is as fast by its figure alone is said too, where there is something to say of that.
             (Some(mean), Some(lowest)) if mean > lowest || !self.configured.reason.is_empty() => {
-                writeln!(f, "configured:  {}, {:.1} ms slower", self.configured, mean - lowest)?;
+                // With fewer copies than it is recommended with, it may well be.
+                let (ms, than) =
+                    if mean < lowest { (lowest - mean, "faster") } else { (mean - lowest, "slower") };
+                writeln!(f, "configured:  {}, {ms:.1} ms {than}", self.configured)?;
                 if self.configured.reason.is_empty() {
                     return Ok(());
                 }
                 writeln!(f, "  {}", self.configured.reason)
             }
+            _ if self.protocols.iter().all(|row| row.protocol != self.configured.protocol) => {
+                writeln!(f, "configured:  {}, no closed form known", self.configured)
+            }
             _ => Ok(()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Demand, plan, plan_transactions};
+    use isochrone_core::{Deployment, KeyspaceId, Matrix, RegionId, Span};
+
+    #[test]
+    fn a_letter_takes_the_cells_that_a_terminal_gives_it() {
+        for (text, count) in [("", 0), ("Euro", 4), ("Zürich", 6), ("東京", 4), ("서울", 4), ("e\u{301}", 1)]
+        {
+            assert_eq!(cells(text), count, "{text:?}");
+            assert_eq!(cells(&(text.to_owned() + &gap(text, 9))), 9, "{text:?}");
+        }
+        assert_eq!(gap("東京都", 4), "");
+    }
+
+    #[test]
+    fn columns_stand_below_their_regions_where_letters_are_wide() {
+        let matrix = Matrix::from_fn(&["東京都庁", "Euro", "서울"], |_, _| Span::from_millis(50));
+        let regions: Vec<RegionId> = matrix.regions().collect();
+        let deployment = Deployment::of_matrix(matrix, "multipaxos", &regions);
+        let main = KeyspaceId(1);
+        let demand = Demand { clients: vec![1, 2, 1], conflict: 0.0 };
+        // How wide lines are, from a head on until the table ends.
+        let widths = |text: &str, head: &str| {
+            let lines = text.lines().skip_while(|line| !line.starts_with(head) || !line.ends_with("mean"));
+            lines.take_while(|line| !line.is_empty()).map(cells).collect::<Vec<_>>()
+        };
+        let table = plan(&deployment, main, &demand).unwrap().to_string();
+        let found = widths(&table, " ");
+        // The row of clients has no mean.
+        let rows: Vec<usize> =
+            found.iter().enumerate().filter(|(at, _)| *at != 1).map(|(_, width)| *width).collect();
+        assert!(rows.len() > 10 && rows.windows(2).all(|two| two[0] == two[1]), "{table}");
+        let table = plan_transactions(&deployment, main, &demand).unwrap().to_string();
+        let rows = widths(&table, "retwis");
+        assert!(rows.len() == 5 && rows.windows(2).all(|two| two[0] == two[1]), "{table}");
     }
 }

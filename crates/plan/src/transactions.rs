@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use crate::carousel::Reads;
 use crate::partitions::Footprint;
+use crate::table::{cells, gap};
 use crate::{Demand, Partitions, carousel, tapir, twopc};
 
 /// A kind of transaction of a mix: its weight, the keys it touches, how many of them it reads, and whether it only reads.
@@ -84,11 +85,11 @@ struct Tuned {
 }
 
 impl Tuned {
-    /// What a protocol has by default.
+    /// What a protocol has by default where it is served.
     fn by_default(protocol: &str) -> Tuned {
         let votes = protocol == "carousel-fast";
         let reads = if votes { Reads::Nearest } else { Reads::Leader };
-        Tuned { votes, reads, latest: false, remote: false }
+        Tuned { votes, reads, latest: true, remote: false }
     }
 
     /// Of a keyspace of this protocol what it says, which the protocol refuses where it is wrong; of any other what the
@@ -106,6 +107,11 @@ impl Tuned {
             latest: reader.choice("read_only", default.latest, &[("moment", false), ("latest", true)]),
             remote: reader.choice("coordinator", default.remote, &[("local", false), ("remote", true)]),
         }
+    }
+
+    /// What `read_only` says of Carousel.
+    fn read_only(self) -> &'static str {
+        if self.latest { "latest" } else { "moment" }
     }
 }
 
@@ -233,6 +239,9 @@ pub struct TransactionForecast {
     pub workload: String,
     /// The protocol.
     pub protocol: String,
+    /// What transactions that only read see, as the parameter `read_only` says; none for a protocol without it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub read_only: Option<String>,
     /// By region of the client, in the order of the deployment.
     pub regions: Vec<Quantiles>,
     /// Of all clients.
@@ -302,6 +311,7 @@ pub fn plan_transactions_over(
             forecasts.push(TransactionForecast {
                 workload: (*workload).to_owned(),
                 protocol: (*protocol).to_owned(),
+                read_only: protocol.starts_with("carousel").then(|| tuned.read_only().to_owned()),
                 regions: matrix.names().zip(&found).map(|(name, found)| Quantiles::of(name, found)).collect(),
                 all: Quantiles::of("all", &Latencies::mixed(found.iter().zip(weights()).collect::<Vec<_>>())),
             });
@@ -347,7 +357,11 @@ impl fmt::Display for TransactionPlan {
             writeln!(f, "  and {} more", count - SHOWN_MAX)?;
         }
         writeln!(f, "\nmedian latency without load, by region of the client, ms; then of all clients")?;
-        let first = self.forecasts.iter().map(|row| row.protocol.len()).max().unwrap_or(0);
+        let label = |row: &TransactionForecast| match &row.read_only {
+            Some(read_only) => format!("{}, read_only = {read_only}", row.protocol),
+            None => row.protocol.clone(),
+        };
+        let first = self.forecasts.iter().map(|row| label(row).len()).max().unwrap_or(0);
         let mut workload = "";
         for forecast in &self.forecasts {
             if workload != forecast.workload {
@@ -355,12 +369,12 @@ impl fmt::Display for TransactionPlan {
                 let first = first.max(workload.len());
                 write!(f, "\n{workload:<first$}")?;
                 for region in &forecast.regions {
-                    write!(f, "  {:>width$}", region.region, width = width(region))?;
+                    write!(f, "  {}{}", gap(&region.region, width(region)), region.region)?;
                 }
                 writeln!(f, "  {:>7}  {:>7}  {:>7}  {:>7}", "p50", "p90", "p99", "mean")?;
             }
             let first = first.max(workload.len());
-            write!(f, "{:<first$}", forecast.protocol)?;
+            write!(f, "{:<first$}", label(forecast))?;
             for region in &forecast.regions {
                 write!(f, "  {:>width$.1}", region.p50_ms, width = width(region))?;
             }
@@ -389,7 +403,7 @@ impl fmt::Display for TransactionPlan {
 }
 
 fn width(region: &Quantiles) -> usize {
-    region.region.chars().count().max(7)
+    cells(&region.region).max(7)
 }
 
 /// Partitions that a table lists.
@@ -412,7 +426,7 @@ mod tests {
         ];
         let (matrix, groups) = (ec2(), PL_A());
         let all = |protocol, workload| {
-            let tuned = Tuned::by_default(protocol);
+            let tuned = Tuned { latest: false, ..Tuned::by_default(protocol) };
             let found = latencies(&matrix, Partitions::new(&groups), workload, protocol, tuned).unwrap();
             Latencies::mixed(found.iter().map(|found| (found, 1.0)).collect::<Vec<_>>())
         };

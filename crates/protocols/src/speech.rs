@@ -58,7 +58,8 @@ pub(crate) fn registration<F: Family>() -> Registration<Replicated<Store, F>> {
             (true, false) => Durability::MostSoon,
             (true, true) => Durability::AllSoon,
         },
-        outcome: |ended, _| outcome(ended),
+        led: F::LED,
+        outcome,
         administer: request,
         administered,
     }

@@ -43,9 +43,10 @@ pub(crate) fn registration<F: Family>() -> Registration<Served<F>> {
     Registration {
         placement: |deployment, keyspace| Ok(Placement::of(deployment, keyspace)?.movable()),
         durability: gateway::Durability::Most,
+        led: F::LED,
         request: Ask::Command,
         transaction: Some(|transaction, stamp| Ask::Transaction(request(transaction, stamp))),
-        outcome: |answer, stamp| match answer {
+        outcome: |answer| match answer {
             Answer::Replied(response) => gateway::Outcome::Done(response),
             Answer::Refused(refusal) => gateway::Outcome::Refused(refusal.to_string()),
             Answer::Unknown => gateway::Outcome::Unknown(speech::UNKNOWN.to_owned()),
@@ -56,7 +57,7 @@ pub(crate) fn registration<F: Family>() -> Registration<Served<F>> {
                 gateway::Outcome::Ordered(format!("{{\"keys\": {keys}, \"bytes\": {bytes}}}"))
             }
             Answer::Transaction(Outcome::Served(known)) => gateway::Outcome::Ordered(ranges(&known)),
-            Answer::Transaction(outcome) => gateway::Outcome::Transaction(Box::new(step(outcome, stamp))),
+            Answer::Transaction(outcome) => gateway::Outcome::Transaction(Box::new(step(outcome))),
         },
         administer: administer::<F>,
         administered: speech::administered,
@@ -79,10 +80,10 @@ fn request(transaction: gateway::Transaction, stamp: Stamp) -> Request {
 }
 
 /// How it goes on, for that client.
-fn step(outcome: Outcome, stamp: Stamp) -> Step {
+fn step(outcome: Outcome) -> Step {
     let plain = |reads: Vec<Read>| {
         let read = |Read { key, value, version }: Read| {
-            let value = value.map_or(Ok(None), |entry| values::decode(&key, &entry, stamp));
+            let value = value.map_or(Ok(None), |entry| values::decode(&key, &entry));
             gateway::Read { value: value.map_err(|error| error.to_string()), key, version: version.0 }
         };
         reads.into_iter().map(read).collect()

@@ -25,7 +25,9 @@ pub const CLIENT: Role = Role(1);
 pub trait Family: Copy + Debug + Send + Sync + 'static {
     /// The name on the command line and in deployment files.
     const NAME: &'static str;
-    /// Whether clients do best to ask the one that leads; else they ask the nearest.
+    /// Whether clients do best to ask the one that leads; else they ask the nearest. Then whoever has answered is asked from then
+    /// on, since it is thought to lead: an order whose answers come from elsewhere, as from the last of a chain, is not led in
+    /// this sense, or wants clients of its own.
     const LED: bool;
     /// Whether a command's place is certain before it is executed, so that `reply = "commit"` means something.
     const COMMITS: bool;

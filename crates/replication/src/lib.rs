@@ -1,4 +1,4 @@
-//! One command, one order: protocols that replicate a state machine, and the directory over them.
+//! One command, one order: protocols that replicate a state machine.
 //!
 //! Each protocol is a [`Family`]: an [`order::Order`], which knows ballots and quorums and no state machine,
 //! with its knobs. What is the same for all is written once: the [`Replica`] around an order (state machine,
@@ -11,7 +11,6 @@ mod changes;
 mod chunks;
 pub mod client;
 pub mod curp;
-pub mod directory;
 pub mod domino;
 mod election;
 pub mod epaxos;

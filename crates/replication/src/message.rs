@@ -393,7 +393,7 @@ pub enum Note<N> {
 impl<N: Mark> Mark for Note<N> {
     fn fact(&self) -> Option<Fact> {
         match self {
-            // Reigns of later epochs are other reigns.
+            // Reigns of later epochs are other reigns; those of an order are below 2^48.
             Note::Order(epoch, note) => match note.fact()? {
                 Fact::Leads { reign } => Some(Fact::Leads { reign: reign + (u64::from(*epoch) << 48) }),
                 fact => Some(fact),

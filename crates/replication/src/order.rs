@@ -31,7 +31,9 @@ pub struct Member {
 pub struct Setup<P> {
     /// The members, by seat. A process that is not among them only listens, if it is started at all.
     pub members: Arc<[Member]>,
-    /// The member that leads first, where there is a leader, sequencer or coordinator.
+    /// The member that leads first, where there is a leader, sequencer or coordinator. None behind a hand-over, which puts whoever
+    /// is to lead ([`Order::leader`]) before the others, and where nobody has that seat: where one leads without anybody's vote
+    /// ([`Family::LEADER_FIXED`](crate::Family::LEADER_FIXED)), it is then the first member.
     pub preferred: Option<ReplicaId>,
     /// The knobs.
     pub parameters: P,
@@ -142,7 +144,8 @@ pub struct Decided<V> {
     pub digest: u64,
     /// What is executed, in order; empty for a no-op.
     pub values: Arc<[V]>,
-    /// Whether this replica answers the clients.
+    /// Whether this replica answers the clients. Where clients ask the one that leads
+    /// ([`Family::LED`](crate::Family::LED)), whoever answers is asked from then on: it must be one that takes commands.
     pub answer: bool,
     /// Where the time went, if this replica proposed it: waiting for its place, own vote, quorum, order.
     pub spans: Option<[Span; 4]>,
@@ -153,7 +156,8 @@ pub struct Decided<V> {
 pub enum Membership {
     /// By the order itself, while it runs.
     Own,
-    /// The order decides a stop, and another begins behind it (`specs/README.md`, Membership).
+    /// The order decides a stop, and another begins behind it (`specs/README.md`, Membership). So it must be able to decide the
+    /// stop without the members that are dead: who waits for all of them cannot be rid of one in this way.
     StopAndHandOver,
 }
 
@@ -167,6 +171,9 @@ pub enum Membership {
 /// - **Snapshot.** [`Process::snapshot`] is called when every step is taken out (but [`Order::DEFERS`]). It holds votes, promises and
 ///   what else restart needs, and nothing that was taken out: the holder keeps the state behind it.
 /// - **Silence.** It sends nothing to clients but what its own client role understands.
+/// - **Leaders.** Where one leads, it marks [`Fact::Leads`](isochrone_core::Fact::Leads) when it begins to and
+///   [`Fact::Follows`](isochrone_core::Fact::Follows) when it ends: all that a node, its status and `/readyz` know of leaders are
+///   these. The number of a reign is below 2^48, since above that stands the epoch, and nobody else leads under it.
 /// - **Retries.** The same command may be proposed by several replicas, and twice by one. Each copy may take
 ///   a place; the holder executes the first.
 pub trait Order:
@@ -237,7 +244,8 @@ pub trait Order:
         Takes::Here
     }
 
-    /// The members that were not heard of lately, as far as this replica knows. It itself is none of them.
+    /// The members that were not heard of lately, as far as this replica knows. It itself is none of them. Whether enough live for
+    /// a stop is judged by this alone, so for an order that says nothing here any change passes that makes them too few.
     fn silent(&self, _now: Instant) -> ReplicaSet {
         ReplicaSet::EMPTY
     }

@@ -90,7 +90,8 @@ impl Target {
         }
     }
 
-    /// A replica says that it takes commands. Whether it is turned to for that.
+    /// A replica says that it takes commands, or has answered some, which where one leads is thought to say the same. Whether it
+    /// is turned to for that.
     pub(crate) fn hear_taker(&mut self, from: ProcessId, much: bool, now: Instant) -> bool {
         let turns = if self.led {
             self.turn_to(from, now)

@@ -318,12 +318,6 @@ impl<F: Protocol> Simulation<F> {
         self.world.sync(index, now);
     }
 
-    /// Sets how long the disk of a node takes to sync.
-    pub fn set_sync(&mut self, node: NodeId, sync: Span) {
-        let node = self.node_index(node) as usize;
-        self.world.nodes[node].sync = sync.as_nanos();
-    }
-
     /// Cuts or mends the network between two nodes, both ways. Cuts of the fault plan lie beside it.
     pub fn connect(&mut self, a: NodeId, b: NodeId, connected: bool) {
         let (a, b) = (self.node_index(a) as usize, self.node_index(b) as usize);

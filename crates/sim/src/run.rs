@@ -51,12 +51,6 @@ impl Report {
             faults: Histogram::default(),
         }
     }
-
-    /// Adds a violation that the caller's checker found in the run's history.
-    pub fn add_history(&mut self, text: String) {
-        let (seed, at) = (self.seed, self.virtual_time);
-        self.violations.push(Violation { seed, at, kind: ViolationKind::History, text });
-    }
 }
 
 impl<F: Protocol> Simulation<F> {

@@ -14,6 +14,7 @@ mod tests;
 mod verify;
 mod wire;
 
+use crate::output::say;
 use crate::{Status, Usage};
 use arguments::{Backup, Verb};
 use format::{Counts, Header};
@@ -23,6 +24,8 @@ use std::time::{Duration, Instant};
 
 /// How long it is asked again and again for what is refused for now: an election takes a second, a move of keys some.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// It is told what is waited for where that takes longer.
+const QUIET: Duration = Duration::from_secs(3);
 /// Between two times.
 const PAUSE: Duration = Duration::from_millis(200);
 /// Of a key, so many bytes are shown.
@@ -55,25 +58,37 @@ struct Report<'a> {
 /// Waits before something is asked again, for so long in all since it last went on.
 struct Patience {
     since: Instant,
+    told: bool,
 }
 
 impl Patience {
     fn new() -> Patience {
-        Patience { since: Instant::now() }
+        Patience { since: Instant::now(), told: false }
     }
 
     /// It went on.
     fn renew(&mut self) {
-        self.since = Instant::now();
+        *self = Patience::new();
     }
 
-    /// Waits a moment; or says that it has waited long enough.
-    fn wait(&self) -> bool {
-        let left = self.since.elapsed() < PATIENCE;
+    /// Waits a moment after this node has said this; or says that it has waited long enough.
+    fn wait(&mut self, at: &str, text: &str) -> bool {
+        let waited = self.since.elapsed();
+        if let Some(line) = self.line(waited, at, text) {
+            say(line);
+        }
+        let left = waited < PATIENCE;
         if left {
             std::thread::sleep(PAUSE);
         }
         left
+    }
+
+    /// What is told of a wait that lasts, once.
+    fn line(&mut self, waited: Duration, at: &str, text: &str) -> Option<String> {
+        let left = PATIENCE.checked_sub(waited).filter(|_| waited >= QUIET && !self.told)?;
+        self.told = true;
+        Some(format!("{at}: {text}; it is asked again for {} s", left.as_secs()))
     }
 }
 

@@ -11,6 +11,10 @@ use std::time::Instant;
 /// Where the login is looked for, as by `isochrone bench`: user:password, or a password alone.
 const AUTH: &str = "ISOCHRONE_AUTH";
 
+/// What to do where a keyspace answers nothing.
+const MISSED: &str = "`isochrone status` says who is missed; where most of its replicas are lost, see docs/operations.md, \
+                      \"When a majority is lost for good\"";
+
 /// A keyspace that is selected on a connection.
 pub(super) struct Place {
     /// The cluster's name.
@@ -50,7 +54,8 @@ pub(super) fn open(node: &Node, keyspace: Option<&str>, rights: &str) -> anyhow:
     let Told { cluster, node: name, now_ms, keyspaces } = Told::of(&told);
     if cluster.is_empty() {
         bail!(Usage(format!(
-            "{}: no node of Isochrone answers there; INFO names no cluster\n  name the Redis port of a node",
+            "{}: no node of Isochrone answers there; INFO names no cluster\n  name the Redis port of a node; \
+             of a Redis, MIGRATE and RESTORE move the data (docs/redis.md, \"Moving in\")",
             node.endpoint
         )));
     }
@@ -95,6 +100,7 @@ pub(super) fn refused(at: &str, what: &str, text: &str, rights: &str) -> anyhow:
             format!("\n  give a login in the environment: {AUTH}=user:password")
         }
         Some("NOPERM") => format!("\n  the user needs {rights}"),
+        Some("TRYAGAIN" | "NOLEADER" | "UNKNOWN") => format!("\n  {MISSED}"),
         _ => String::new(),
     };
     anyhow::anyhow!("{at}: {what}: {text}{hint}")

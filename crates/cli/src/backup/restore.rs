@@ -242,7 +242,7 @@ impl<'a> Restoring<'a> {
     fn once_more(&mut self) -> anyhow::Result<()> {
         self.patience.renew();
         while !self.refused.is_empty() {
-            if !self.patience.wait() {
+            if !self.patience.wait(self.connection.at(), &self.why) {
                 let Tally { restored, .. } = self.tally;
                 bail!(
                     "{}: {}\n  {restored} keys are restored so far; run it again with --replace when that has passed",

@@ -196,10 +196,10 @@ struct Saving<'a, W> {
 impl<W: Write> Saving<'_, W> {
     /// A page of keys, and the cursor of the next one.
     fn page(&mut self, cursor: &[u8]) -> anyhow::Result<(Vec<u8>, Vec<Vec<u8>>)> {
-        let patience = Patience::new();
+        let mut patience = Patience::new();
         let told = loop {
             match self.connection.ask(&[b"SCAN", cursor, b"COUNT", PAGE])? {
-                Reply::Error(text) if passes_by(&text) && patience.wait() => {}
+                Reply::Error(text) if passes_by(&text) && patience.wait(self.connection.at(), &text) => {}
                 Reply::Error(text) => return Err(refused(self.connection.at(), "SCAN", &text, RIGHTS)),
                 Reply::List(told) => break told,
                 _ => return Err(self.connection.strange()),
@@ -237,7 +237,7 @@ impl<W: Write> Saving<'_, W> {
             }
             for (key, text) in refusals {
                 // With others: what is wrong may be of another key, or that there are others.
-                if count == 1 && !(passes_by(&text) && patience.wait()) {
+                if count == 1 && !(passes_by(&text) && patience.wait(self.connection.at(), &text)) {
                     let what = format!("DUMP {}", shown(&key));
                     return Err(refused(self.connection.at(), &what, &text, RIGHTS));
                 }

@@ -1,13 +1,14 @@
 use super::arguments::Node;
 use super::format::{Header, Next, Reader, Writer};
 use super::restore::{Limits, Restoring};
-use super::{date, place, save, shown};
+use super::{Patience, date, place, save, shown};
 use isochrone_core::deployment::Address;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 /// When the made-up node is asked, milliseconds since 1970.
 const NOW_MS: u64 = 1_700_000_000_000;
@@ -241,6 +242,19 @@ fn what_is_refused_for_now_is_asked_again_and_what_is_told_twice_is_saved_once()
         record("c", None, "\u{1}elements"),
     ];
     assert_eq!(records, expected);
+}
+
+#[test]
+fn of_a_wait_that_lasts_it_is_told_once_what_is_waited_for() {
+    let mut patience = Patience::new();
+    let text = "TRYAGAIN no answer in time";
+    let mut line = |seconds| patience.line(Duration::from_secs(seconds), "va1:6379", text);
+    assert_eq!(line(0), None);
+    assert_eq!(line(15), Some(format!("va1:6379: {text}; it is asked again for 45 s")));
+    assert_eq!((line(30), line(61)), (None, None));
+    let error = place::refused("va1:6379", "SCAN", text, "").to_string();
+    assert!(error.starts_with(&format!("va1:6379: SCAN: {text}\n  `isochrone status`")), "{error}");
+    assert!(!place::refused("va1:6379", "SCAN", "ERR syntax error", "").to_string().contains("status"));
 }
 
 #[test]

@@ -14,7 +14,7 @@ mod told;
 use crate::arguments::Format;
 use crate::output::{print_json, print_text, quoted};
 use crate::status::told::Told;
-use crate::status::view::{Asked, View};
+use crate::status::view::{Asked, Shown, View};
 use crate::{Status, Usage};
 use anyhow::{anyhow, bail};
 use arguments::{
@@ -23,10 +23,11 @@ use arguments::{
 };
 use ask::{Answer, End, Given, Moving, Order, Place, Unsent};
 use choice::{choose, place};
-use hyper::Method;
 use hyper::header::HeaderValue;
+use hyper::{Method, StatusCode};
 use serde::Serialize;
 use site::{Site, token};
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 use told::{Change, Changed, Ended, Moved, Outcome, Partition, Ranges, Stopped};
 
@@ -82,7 +83,13 @@ fn change(
     let body = serde_json::json!({"keyspace": keyspace.name, "node": node, "partition": choice.named});
     let order = post(change.path(), body.to_string(), PATIENCE);
     let given = give((&choice.places, &choice.nodes), &asked, &order, &token)?;
-    let ended = Ended::of(&given)?;
+    let mut ended = Ended::of(&given)?;
+    if change == Change::Lead
+        && ended.outcome == Outcome::Refused
+        && matches!(given.answer, Answer::Said(StatusCode::CONFLICT, _))
+    {
+        ended.said += &no_member(node, shown, &choice.partitions);
+    }
     let look = |now: Option<&Told>| -> Vec<Partition> {
         let of = |partition: &u16| Partition::of(*partition, &keyspace.name, shown, now);
         choice.partitions.iter().map(of).collect()
@@ -98,6 +105,20 @@ fn change(
     print(target.format, &changed, &changed.ended, Changed::text)?;
     changed.ended.held(&format!("how it stands, says: isochrone status{}", said_again(target)))?;
     Ok(Status::Held)
+}
+
+/// That the node which is to lead is no member, where it is none, and who could: whoever was asked says only that `the replica`
+/// has no copy, or is none.
+fn no_member(node: &str, shown: Option<&Shown>, partitions: &[u16]) -> String {
+    let members = |partition: &u16| shown?.members.get(usize::from(*partition));
+    let others = |members: &&Vec<String>| !members.iter().any(|member| member == node);
+    let others: BTreeSet<&str> =
+        partitions.iter().filter_map(members).filter(others).flatten().map(String::as_str).collect();
+    if others.is_empty() {
+        return String::new();
+    }
+    let others = others.into_iter().collect::<Vec<_>>().join(", ");
+    format!("\n  {node} is no member now; those who could lead are {others}")
 }
 
 /// Shows who serves which keys, or moves some.
@@ -247,16 +268,16 @@ fn give(
     order: &Order,
     token: &HeaderValue,
 ) -> anyhow::Result<Given> {
-    let command = std::env::args_os().skip(1).map(|word| quoted(&word.to_string_lossy()));
-    let command = std::iter::once("isochrone".to_owned()).chain(command).collect::<Vec<_>>().join(" ");
+    let words = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
+    let words: Vec<String> = words.collect();
     ask::give(places, order, token)?.map_err(|unsent| {
         let tried: Vec<(&Place, &Unsent)> = places.iter().zip(&unsent).collect();
-        anyhow!(nobody(nodes, &tried, asked, &command))
+        anyhow!(nobody(nodes, &tried, asked, &words))
     })
 }
 
-/// Why none of these nodes was given an order, and what would be right: to give this command where one of them runs.
-fn nobody(nodes: &[String], tried: &[(&Place, &Unsent)], asked: &[Asked], command: &str) -> String {
+/// Why none of these nodes was given an order, and what would be right: to give this command, of these words, where one of them runs.
+fn nobody(nodes: &[String], tried: &[(&Place, &Unsent)], asked: &[Asked], words: &[String]) -> String {
     let tried = |name: &str| tried.iter().find(|(place, _)| place.node == name);
     let line = |name: &String| {
         if let Some((place, why)) = tried(name) {
@@ -280,11 +301,33 @@ fn nobody(nodes: &[String], tried: &[(&Place, &Unsent)], asked: &[Asked], comman
     let elsewhere = |name: &&String| tried(name).is_none_or(|(_, why)| **why != Unsent::Nobody);
     let right = match nodes.iter().find(elsewhere) {
         Some(node) => {
+            let command = command_there(words, tried(node).map(|(place, _)| *place));
             format!("a node takes orders from its own machine only; on that of {node} run: {command}")
         }
         None => "start one of them".to_owned(),
     };
     format!("nobody who could take this order is reached from here; nothing was sent{lines}\n  {right}")
+}
+
+/// This command as it is given to another node, whose place, where that is known, stands for those that were asked by --http.
+fn command_there(words: &[String], place: Option<&Place>) -> String {
+    let (mut command, mut by_http) = ("isochrone".to_owned(), false);
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        if word == "--http" {
+            by_http = words.next().is_some();
+        } else if word.starts_with("--http=") {
+            by_http = true;
+        } else {
+            command += " ";
+            command += &quoted(word);
+        }
+    }
+    match (by_http, place) {
+        (false, _) => command,
+        (true, Some(place)) => format!("{command} --http {}", place.http),
+        (true, None) => format!("{command} --http HOST:PORT, where its `http` is"),
+    }
 }
 
 /// Prints what came of an order: JSON in any case, text where it is done.

@@ -2,7 +2,7 @@ use super::arguments::Target;
 use super::ask::{Answer, Given, Place, Unsent};
 use super::site::Keyspace;
 use super::told::{Change, Changed, Ended, Outcome, Partition, Ranges, Stopped};
-use super::{Moved, listed, nobody};
+use super::{Moved, listed, no_member, nobody};
 use crate::arguments::Format;
 use crate::status::told::Told;
 use crate::status::view::{Asked, View};
@@ -238,7 +238,8 @@ fn who_cannot_be_given_an_order_is_told_with_where_to_give_it() {
     let asked = [silent("n2", "Connection refused (os error 111)")];
     let (n0, n1) = (place("n0"), place("n1"));
     let tried = [(&n0, &Unsent::Nobody), (&n1, &Unsent::Elsewhere)];
-    let command = "isochrone move-leader cluster.toml --to n1";
+    let words = |text: &str| names(&text.split(' ').collect::<Vec<_>>());
+    let command = words("move-leader cluster.toml --to n1");
     expect![[r#"
         nobody who could take this order is reached from here; nothing was sent
           n0, n0:9000: nobody listens there any more
@@ -246,9 +247,34 @@ fn who_cannot_be_given_an_order_is_told_with_where_to_give_it() {
           n2, n2:9000: Connection refused (os error 111)
           n3: it was not asked
           a node takes orders from its own machine only; on that of n1 run: isochrone move-leader cluster.toml --to n1"#]]
-    .assert_eq(&nobody(&names(FOUR), &tried, &asked, command));
-    let text = nobody(&names(&["n0"]), &tried, &asked, command);
+    .assert_eq(&nobody(&names(FOUR), &tried, &asked, &command));
+    let text = nobody(&names(&["n0"]), &tried, &asked, &command);
     assert!(text.ends_with("\n  start one of them"), "{text}");
+
+    // Who was asked by --http is not the one to ask.
+    let by_http = words("move-leader --http 127.0.0.1:9000 --to n1 --http=127.0.0.1:9001");
+    let right = |node: &str| {
+        let text = nobody(&names(&[node]), &tried, &asked, &by_http);
+        text.rsplit_once(" run: ").map(|(_, command)| command.to_owned())
+    };
+    assert_eq!(right("n1").as_deref(), Some("isochrone move-leader --to n1 --http n1:9000"));
+    let unknown = "isochrone move-leader --to n1 --http HOST:PORT, where its `http` is";
+    assert_eq!(right("n3").as_deref(), Some(unknown));
+}
+
+#[test]
+fn who_is_to_lead_and_is_no_member_is_named_with_those_who_are() {
+    let keyspaces =
+        json!([{"name": "main", "leaders": ["n0", "n1"], "members": [["n0", "n1"], ["n1", "n2"]]}]);
+    let told = json!({"cluster": "shop", "node": "n0", "keyspaces": keyspaces});
+    let told: Told = serde_json::from_value(told).unwrap();
+    let view = View::of(&[Asked { name: None, http: None, answer: Ok(told) }], None);
+    let shown = view.keyspaces.first();
+    let text = "\n  n2 is no member now; those who could lead are n0, n1";
+    assert_eq!(no_member("n2", shown, &[0]), text);
+    assert_eq!(no_member("n2", shown, &[0, 1]), text, "of the partition where it is none");
+    assert_eq!(no_member("n1", shown, &[0, 1]), "");
+    assert_eq!(no_member("n1", None, &[0]), "");
 }
 
 #[test]

@@ -11,10 +11,10 @@ use crate::up::table::{millis, rate};
 use crate::{Usage, protocols};
 use anyhow::bail;
 use isochrone_core::deployment::{Address, Keyspace, leader_in_turn};
-use isochrone_core::{Deployment, KeyspaceId, Matrix, NodeId, PartitionId, RegionId, Span};
-use isochrone_plan::{Plan, Recommendation, Standing};
+use isochrone_core::{Deployment, KeyspaceId, Matrix, NodeId, PartitionId, Quorums, RegionId, Span};
+use isochrone_plan::{Forecast, Plan, Recommendation, Standing};
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 #[cfg(test)]
@@ -24,6 +24,8 @@ mod tests;
 const TRIP_MAX_MS: f64 = 3_600_000.0;
 /// A difference that is less is a matter of how it was measured, milliseconds.
 const LESS_MIN_MS: f64 = 0.05;
+/// One way to a replica that does not answer: longer than any that is measured. What waits for it is not known.
+const NEVER: Span = Span::from_secs(24 * 3_600);
 /// By so great a share of the mean, and by so many milliseconds, another leader has to be faster before somebody is told who did
 /// not ask: what is less does not earn a hand-over, and the clients of ten seconds and the noise of round trips move the
 /// mean by as much.
@@ -58,6 +60,9 @@ pub(super) struct Live {
     /// Whether the last two were looked for: the mean of what runs is known.
     #[serde(skip)]
     compared: bool,
+    /// Whether nobody reaches one of its replicas, with which the table of the plan reckons all the same.
+    #[serde(skip)]
+    fewer: bool,
     /// What clients asked in the last seconds and does not take as long whoever leads, commands a second.
     #[serde(skip)]
     asked_for: f64,
@@ -99,6 +104,9 @@ struct Faster {
     /// What its parameter `reply` must say, where that is not the default.
     #[serde(skip_serializing_if = "Option::is_none")]
     reply: Option<String>,
+    /// What its parameter `f` must say, likewise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    f: Option<usize>,
     mean_ms: f64,
     less_ms: f64,
 }
@@ -194,15 +202,16 @@ fn of(asked: &[Asked], deployment: Deployment, keyspace: KeyspaceId) -> anyhow::
     };
     let (matrix, links) = measured(&deployment, &told, &mut notes)?;
     let deployment = running(deployment, keyspace, shown, &mut notes)?;
-    let partitions = standings(&deployment, keyspace, shown, &told, &mut notes);
+    let away = away(&deployment, &told);
+    let (partitions, fewer) = standings(&deployment, keyspace, shown, &told, &away, &mut notes);
     let space = deployment.keyspace(keyspace);
-    let expected = |matrix: &Matrix| isochrone_plan::expected(matrix, space, &partitions);
+    let expected = |matrix: &Matrix| isochrone_plan::expected(&with_nowhere(matrix), space, &partitions);
     let by_file = match deployment.given_matrix() {
         Ok(matrix) => expected(matrix)?,
         Err(_) => None,
     };
-    let clients = waits(&deployment, shown, expected(&matrix)?.as_deref(), by_file.as_deref());
-    let asked_for = asked_for(&deployment, shown, &partitions, &matrix);
+    let clients = waits(&deployment, shown, &away, expected(&matrix)?.as_deref(), by_file.as_deref());
+    let asked_for = asked_for(&deployment, shown, &away, &partitions, &matrix);
     let better_for_clients = better_for_clients(&deployment, space, shown, &partitions, &matrix, &asked_for)?;
     let live = Live {
         cluster: view.cluster.clone(),
@@ -216,11 +225,43 @@ fn of(asked: &[Asked], deployment: Deployment, keyspace: KeyspaceId) -> anyhow::
         better_protocol: None,
         better_for_clients,
         compared: false,
+        fewer,
         asked_for: asked_for.iter().sum(),
         notes,
         matrix,
     };
     Ok((deployment, live))
+}
+
+/// The nodes that nobody who answers reaches: their peers say so, and they reach nobody themselves.
+fn away(deployment: &Deployment, told: &[&Told]) -> BTreeSet<NodeId> {
+    let reached = |name: &str| {
+        let seen = told.iter().flat_map(|told| &told.peers).filter(|peer| peer.name == name);
+        let mut seen = seen.map(|peer| peer.connected).peekable();
+        seen.peek().is_none() || seen.any(|connected| connected)
+    };
+    let reaches = |name: &str| {
+        let own = told.iter().filter(|told| told.node == name);
+        own.flat_map(|told| &told.peers).any(|peer| peer.connected)
+    };
+    let away = deployment.nodes().iter().filter(|node| !reached(&node.name) && !reaches(&node.name));
+    away.map(|node| node.id).collect()
+}
+
+/// The region behind the others in a matrix [`with_nowhere`].
+fn nowhere(deployment: &Deployment) -> RegionId {
+    // At most 64 regions.
+    RegionId(deployment.regions().len() as u16)
+}
+
+/// The same with one more region, to which no message gets in time: where replicas stand that do not answer, and count in quorums.
+fn with_nowhere(matrix: &Matrix) -> Matrix {
+    let names: Vec<&str> = matrix.names().chain([""]).collect();
+    let known = |region: RegionId| usize::from(region.0) < matrix.len();
+    Matrix::from_fn(&names, |from, to| match known(from) && known(to) {
+        true => matrix.one_way(from, to),
+        false => NEVER,
+    })
 }
 
 /// The round trips between regions: of each two the mean of what is measured at both ends.
@@ -323,42 +364,71 @@ fn running(
     Ok(deployment.with_leader(keyspace, leader)?)
 }
 
-/// How each partition stands.
+/// How each partition stands, in a matrix [`with_nowhere`]; and whether nobody reaches one of the replicas.
 fn standings(
     deployment: &Deployment,
     keyspace: KeyspaceId,
     shown: &Shown,
     told: &[&Told],
+    away: &BTreeSet<NodeId>,
     notes: &mut Vec<String>,
-) -> Vec<Standing> {
+) -> (Vec<Standing>, bool) {
     let space = deployment.keyspace(keyspace);
-    let region = |name: &String| deployment.node_named(name).map(|node| node.region);
     let groups = space.groups();
-    let mut moved = false;
+    let (mut moved, mut missed) = (false, BTreeSet::new());
     let mut standing = |(at, leader): (usize, &Option<String>)| {
         let written = groups.get(at).cloned().unwrap_or_default();
-        let members = match space.protocol.as_str() {
+        let now = members(deployment, space, at, leader.as_deref(), told);
+        let members = match (space.protocol.as_str(), &now) {
             // Its managers choose among replicas and spares.
-            "curp" => None,
-            _ => members(deployment, space, at, leader.as_deref(), told),
-        };
-        let replicas = match members {
-            Some(members) => {
+            ("curp", _) => servers(deployment, space),
+            (_, Some(members)) => {
                 moved |=
                     !(members.len() == written.len() && members.iter().all(|node| written.contains(node)));
-                members.into_iter().map(|node| deployment.node(node).region).collect()
+                members.clone()
             }
-            None if space.protocol == "curp" => isochrone_plan::servers(deployment, space),
-            None => written.into_iter().map(|node| deployment.node(node).region).collect(),
+            (_, None) => written,
         };
-        Standing { replicas, leader: leader.as_ref().and_then(region) }
+        // Of those, nobody misses one that was removed and stays in the file.
+        let counts = |node: &&NodeId| now.as_ref().is_none_or(|members| members.contains(*node));
+        let gone = members.iter().filter(|node| away.contains(*node));
+        missed.extend(gone.filter(counts).copied());
+        let live = members.iter().filter(|node| !away.contains(*node)).count();
+        // CURP puts copies elsewhere, and of Mencius nobody waits for who has crashed, where most are there to agree on it.
+        let left_out = match space.protocol.as_str() {
+            "curp" | "mencius" => live >= Quorums::majority(members.len()),
+            _ => false,
+        };
+        let region = |node: &NodeId| match away.contains(node) {
+            true => (!left_out).then(|| nowhere(deployment)),
+            false => Some(deployment.node(*node).region),
+        };
+        let leader = leader.as_ref().and_then(|name| deployment.node_named(name));
+        Standing {
+            replicas: members.iter().filter_map(region).collect(),
+            leader: leader.filter(|node| !away.contains(&node.id)).map(|node| node.region),
+        }
     };
     let standings = shown.leaders.iter().enumerate().map(&mut standing).collect();
     if moved {
         let table = "what clients should wait is of those that there are, the table of the file's";
         notes.push(format!("members have changed since the file: {table}"));
     }
-    standings
+    if !missed.is_empty() {
+        let names: Vec<&str> = missed.iter().map(|node| deployment.node(*node).name.as_str()).collect();
+        notes.push(format!(
+            "nobody reaches {}: the table is as if all answered, what clients should wait is not",
+            names.join(", ")
+        ));
+    }
+    (standings, !missed.is_empty())
+}
+
+/// The nodes that serve a keyspace of `curp` from the start, in the order of [`isochrone_plan::servers`].
+fn servers(deployment: &Deployment, space: &Keyspace) -> Vec<NodeId> {
+    let spares = space.parameters.read().text("spares", "");
+    let spares = spares.split(',').filter_map(|name| deployment.node_named(name.trim()));
+    space.replicas.iter().copied().chain(spares.map(|node| node.id)).collect()
 }
 
 /// The members of a partition, by who leads it, or else by the first that tells; none where nobody tells of nodes that are
@@ -389,13 +459,16 @@ fn members(
 fn waits(
     deployment: &Deployment,
     shown: &Shown,
+    away: &BTreeSet<NodeId>,
     expected: Option<&[Span]>,
     by_file: Option<&[Span]>,
 ) -> Vec<Wait> {
     let wait = |node: &isochrone_core::deployment::Node| {
         let row = shown.nodes.iter().find(|row| row.node == node.name)?;
         let of = |waits: Option<&[Span]>| {
-            waits.and_then(|waits| waits.get(usize::from(node.region.0))).map(|wait| wait.as_millis_f64())
+            let wait = waits.and_then(|waits| waits.get(usize::from(node.region.0)));
+            let known = wait.filter(|wait| **wait < NEVER && !away.contains(&node.id));
+            known.map(|wait| wait.as_millis_f64())
         };
         let ratio = |expected: Option<f64>| match (row.write_p50_ms, expected) {
             (Some(waited), Some(expected)) if expected > 0.0 => Some(waited / expected),
@@ -418,15 +491,22 @@ fn waits(
 
 /// What clients of each region asked of a keyspace in the last seconds, commands a second. Where half of them were answered long
 /// before the leader could be, they were read at a copy nearby, and whoever leads they take as long. What the leader answers
-/// without a commit another one answers sooner or later by as much as it would commit.
-fn asked_for(deployment: &Deployment, shown: &Shown, partitions: &[Standing], matrix: &Matrix) -> Vec<f64> {
+/// without a commit another one answers sooner or later by as much as it would commit. Whoever is cut off is answered by no leader.
+fn asked_for(
+    deployment: &Deployment,
+    shown: &Shown,
+    away: &BTreeSet<NodeId>,
+    partitions: &[Standing],
+    matrix: &Matrix,
+) -> Vec<f64> {
     let leader = match partitions {
         [Standing { leader, .. }] => *leader,
         _ => None,
     };
     let mut rates = vec![0.0; deployment.regions().len()];
     for row in &shown.nodes {
-        let Some(region) = deployment.node_named(&row.node).map(|node| node.region) else { continue };
+        let node = deployment.node_named(&row.node).filter(|node| !away.contains(&node.id));
+        let Some(region) = node.map(|node| node.region) else { continue };
         let far = leader.filter(|leader| *leader != region);
         let trip_ms = far.map_or(0.0, |leader| matrix.rtt(region, leader).as_millis_f64());
         let nearby = row.p50_ms.is_some_and(|p50_ms| p50_ms < trip_ms / 2.0);
@@ -438,7 +518,7 @@ fn asked_for(deployment: &Deployment, shown: &Shown, partitions: &[Standing], ma
 }
 
 /// The region of another member that would lead a keyspace of one partition such that what clients asked takes less in the mean;
-/// the first of equals. Several partitions are led from several places.
+/// the first of equals, and none that nobody reaches. Several partitions are led from several places.
 fn better_for_clients(
     deployment: &Deployment,
     space: &Keyspace,
@@ -455,17 +535,19 @@ fn better_for_clients(
     if all <= 0.0 || !all.is_finite() {
         return Ok(None);
     }
+    let matrix = with_nowhere(matrix);
     let mean = |leader: RegionId| -> anyhow::Result<Option<f64>> {
         let standing = Standing { replicas: replicas.clone(), leader: Some(leader) };
-        let waits = isochrone_plan::expected(matrix, space, &[standing])?;
+        let waits = isochrone_plan::expected(&matrix, space, &[standing])?;
         let total = |waits: Vec<Span>| {
             waits.iter().zip(rates).map(|(wait, rate)| wait.as_millis_f64() * rate).sum::<f64>()
         };
-        Ok(waits.map(|waits| total(waits) / all))
+        let mean_ms = waits.map(|waits| total(waits) / all);
+        Ok(mean_ms.filter(|mean_ms| *mean_ms < NEVER.as_millis_f64()))
     };
     let Some(now) = mean(*leads)? else { return Ok(None) };
     let mut best: Option<(RegionId, f64)> = None;
-    // A hand-over goes to a member.
+    // A hand-over goes to a member; where all of a region are away, none of the replicas is there.
     for region in members.iter().filter_map(|name| deployment.node_named(name)).map(|node| node.region) {
         if !replicas.contains(&region) {
             continue;
@@ -478,6 +560,7 @@ fn better_for_clients(
         protocol: space.protocol.clone(),
         leader: Some(deployment.region(region).name.clone()),
         reply: None,
+        f: None,
         mean_ms,
         less_ms: now - mean_ms,
     }))
@@ -516,7 +599,7 @@ pub(crate) fn off_plan(asked: &[Asked], file: Option<&Deployment>) -> Vec<String
 impl Live {
     /// Takes from the plan over what is measured which other choices would be faster than what runs.
     pub(super) fn compare(&mut self, plan: &Plan) {
-        let Some(now) = plan.configured.mean_ms else { return };
+        let Some(now) = plan.configured.mean_ms.filter(|_| !self.fewer) else { return };
         self.compared = true;
         let faster = |protocol: &str, leader: &Option<String>, mean_ms: f64| {
             let (protocol, leader) = (protocol.to_owned(), leader.clone());
@@ -524,23 +607,25 @@ impl Live {
                 protocol,
                 leader,
                 reply: None,
+                f: None,
                 mean_ms,
                 less_ms: now - mean_ms,
             })
         };
         // Several partitions are led from several places.
         if self.leaders.len() == 1 {
-            let own =
-                plan.protocols.iter().filter(|row| row.ranked && row.protocol == plan.configured.protocol);
+            let as_it_is = |row: &&Forecast| row.ranked && row.f.is_none();
+            let own = plan.protocols.iter().filter(as_it_is);
+            let own = own.filter(|row| row.protocol == plan.configured.protocol);
             // They come lowest mean first.
             self.better_leader = own
                 .filter(|row| row.leader.is_some())
                 .find_map(|row| faster(&row.protocol, &row.leader, row.mean_ms));
         }
-        let Recommendation { protocol, leader, reply, mean_ms, .. } = &plan.recommended;
+        let Recommendation { protocol, leader, reply, f, mean_ms, .. } = &plan.recommended;
         if *protocol != plan.configured.protocol {
             let better = mean_ms.and_then(|mean_ms| faster(protocol, leader, mean_ms));
-            self.better_protocol = better.map(|better| Faster { reply: reply.clone(), ..better });
+            self.better_protocol = better.map(|better| Faster { reply: reply.clone(), f: *f, ..better });
         }
     }
 
@@ -609,13 +694,14 @@ impl Live {
             ("leader for what clients asked in the last seconds", &self.better_for_clients),
         ];
         for (what, faster) in all {
-            if let Some(Faster { protocol, leader, reply, mean_ms, less_ms }) = faster {
+            if let Some(Faster { protocol, leader, reply, f, mean_ms, less_ms }) = faster {
                 let from = leader.as_ref().map_or_else(String::new, |leader| format!(" with {leader}"));
                 let reply =
                     reply.as_ref().map_or_else(String::new, |reply| format!(", with reply = {reply:?}"));
+                let f = f.map_or_else(String::new, |f| format!(", with f = {f}"));
                 let _ = writeln!(
                     text,
-                    "better {what}: {protocol}{from}{reply}, mean {mean_ms:.1} ms, {less_ms:.1} ms less than now"
+                    "better {what}: {protocol}{from}{reply}{f}, mean {mean_ms:.1} ms, {less_ms:.1} ms less than now"
                 );
             }
         }

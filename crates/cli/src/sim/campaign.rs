@@ -35,6 +35,9 @@ pub(super) struct Campaign {
     /// The faults of the first seed.
     #[serde(skip)]
     plan: String,
+    /// How many of a million messages are lost as the file says, where that is all that befalls them.
+    #[serde(skip)]
+    file_loss: Option<u32>,
 }
 
 /// A violation, and the command that shows it again.
@@ -61,6 +64,7 @@ struct Gathered<T> {
 /// thread: it shows wrong parameters as such, is what `--trace` shows, and is handed to `first`.
 pub(super) fn run<G, F: Send, H, T: Send>(
     arguments: &Sim,
+    file_loss: Option<u32>,
     trial: impl Fn(u64) -> Result<Outcome<G, F, H>, ConfigErrors> + Sync,
     figures: T,
     merge: impl Fn(&mut T, &Outcome<G, F, H>) + Sync,
@@ -115,6 +119,7 @@ pub(super) fn run<G, F: Send, H, T: Send>(
         operations: summary.operations,
         reasons: gathered.undecided,
         plan: shown.plan,
+        file_loss,
     };
     Ok((campaign, gathered.figures))
 }
@@ -184,10 +189,13 @@ impl Campaign {
             self.seconds,
         ));
         let total: u64 = self.faults.values().sum();
-        if self.seeds == 1 && total > 0 {
-            line(format_args!("\n{}", self.plan.trim_end()));
-        }
-        if total > 0 {
+        if let Some(per_million) = self.file_loss {
+            let (share, lost) = (f64::from(per_million) / 1e4, self.faults.get("loss").unwrap_or(&0));
+            line(format_args!("\nnetwork: {share} % of the messages lost, as the file says ({lost})"));
+        } else if total > 0 {
+            if self.seeds == 1 {
+                line(format_args!("\n{}", self.plan.trim_end()));
+            }
             let counts: Vec<_> = self.faults.iter().map(|(kind, count)| format!("{kind} {count}")).collect();
             line(format_args!("\n{total} faults: {}", counts.join(", ")));
         }

@@ -1,7 +1,7 @@
 //! `isochrone sim` of a keyspace of transactions: latency, aborts, and whether they are as serializable as promised.
 
 use super::campaign::{self, Campaign};
-use super::{faults, terms, write_history};
+use super::{faults, file_loss, terms, write_history};
 use crate::arguments::{Format, Sim};
 use crate::output::{print_json, print_text};
 use crate::protocols::TransactionTrial;
@@ -47,6 +47,7 @@ pub(super) fn run(
     let mut promised = (String::new(), String::new());
     let (campaign, gathered) = campaign::run(
         arguments,
+        file_loss(deployment, faults),
         |seed| trial(deployment, keyspace, &terms, seed),
         Gathered { messages: 0.0, sent: 0, figures: Figures::new(Window::ALL), measured: 0.0 },
         Gathered::merge,

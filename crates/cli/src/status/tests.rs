@@ -139,6 +139,16 @@ fn what_is_wrong_is_told() {
 }
 
 #[test]
+fn what_is_cut_off_for_what_files_differ_in_is_told_of_a_link_that_there_is() {
+    let mut west = peer("us-west", Some(73.0));
+    let why = "the deployment files of us-east and us-west differ in what must be the same on all nodes: ...";
+    west["trouble"] = json!(why);
+    let east = told("us-east", "US East", &[west], &json!({}));
+    let view = View::of(&[asked(Ok(east), "us-east", "US East")], None);
+    assert_eq!(view.notes, [why]);
+}
+
+#[test]
 fn partitions_are_counted_and_another_leader_is_told() {
     let leaders = json!({"/keyspaces/0/leaders": ["us-east", "us-east", "euro"], "/keyspaces/0/protocol": "carousel-fast"});
     let other = json!({"/keyspaces/0/leaders": ["us-east", "euro", "euro"], "/keyspaces/0/protocol": "carousel-fast"});
@@ -291,6 +301,18 @@ fn who_does_not_hear_of_the_leader_says_so() {
     let view = View::of(&[asked(Ok(told), "us-west", "R")], None);
     let expected = "keyspace main is not ready at us-west, which reaches 2 of 3, but does not hear of us-east, which led it";
     assert_eq!(view.notes, [expected, "us-west has no link to us-east: Connection refused"]);
+}
+
+#[test]
+fn who_waits_for_a_copy_says_whose() {
+    let more = json!({"/keyspaces/0/protocol": "curp", "/keyspaces/0/reachable": [3, 5], "/keyspaces/0/ready": false, "/ready": false});
+    let mut told = told("us-west", "R", &[], &more);
+    told.keyspaces[0].chosen = true;
+    told.keyspaces[0].awaited = vec!["us-east".to_owned(), "euro".to_owned()];
+    let view = View::of(&[asked(Ok(told), "us-west", "R")], None);
+    let expected =
+        "keyspace main is not ready at us-west, which reaches 3 of 5, and waits for us-east or euro";
+    assert_eq!(view.notes, [expected]);
 }
 
 #[test]

@@ -57,6 +57,8 @@ pub(crate) struct Keyspace {
     /// Nodes that serve it beside those.
     pub(crate) spares: Vec<String>,
     pub(crate) reachable: (usize, usize),
+    /// Nodes of which one must come before it is served.
+    pub(crate) awaited: Vec<String>,
     pub(crate) ready: bool,
     pub(crate) applied: Option<u64>,
     pub(crate) moving: Vec<Moving>,

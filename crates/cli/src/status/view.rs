@@ -445,7 +445,11 @@ fn of_keyspaces(told: &[&Told], keyspaces: &[Shown], file: Option<&Deployment>, 
 pub(crate) fn not_ready(told: &Told, keyspace: &Keyspace) -> String {
     let (reachable, all) = keyspace.reachable;
     let enough = !keyspace.chosen && reachable > all / 2;
-    let but = if enough { unheard(told, keyspace) } else { String::new() };
+    let but = match keyspace.awaited.as_slice() {
+        [] if enough => unheard(told, keyspace),
+        [] => String::new(),
+        nodes => format!(", and waits for {}", nodes.join(" or ")),
+    };
     let (name, node) = (&keyspace.name, &told.node);
     format!("keyspace {name} is not ready at {node}, which reaches {reachable} of {all}{but}")
 }
@@ -515,6 +519,10 @@ fn of_links(
                 let since = peer.down_seconds.map(|seconds| format!(" for {}", uptime(seconds)));
                 notes.push(format!("{name} has no link to {to}{}{why}", since.unwrap_or_default()));
                 continue;
+            }
+            // Who has a link says here in what the files differ.
+            if !peer.trouble.is_empty() {
+                notes.push(peer.trouble.clone());
             }
             if peer.clock_ahead_ms.is_some_and(|ahead| ahead.abs() > CLOCK_MAX_MS) {
                 let ahead = peer.clock_ahead_ms.unwrap_or_default() / 1e3;

@@ -16,6 +16,7 @@ use crate::{Status, Usage, log, protocols};
 use anyhow::{Context, bail};
 use cluster::Cluster;
 use isochrone_core::Deployment;
+use isochrone_node::journal::DataDirectory;
 use keys::Action;
 use screen::{Input, Screen};
 use std::io::{ErrorKind, IsTerminal};
@@ -79,8 +80,11 @@ enum Home {
 impl Home {
     fn at(data: Option<PathBuf>) -> anyhow::Result<Home> {
         Ok(match data {
-            // It has one for each node in it.
-            Some(data) if data.join("IDENTITY").exists() => {
+            // It has one for each node in it. That one of a node is damaged makes it no other.
+            Some(data)
+                if data.join("IDENTITY").exists()
+                    || matches!(DataDirectory::cluster_of(&data), Ok(Some(_))) =>
+            {
                 let wrong = format!("--data {}: this is the data directory of one node", data.display());
                 let right = "name a directory of this cluster's own, or one that does not exist yet";
                 bail!(Usage(format!("{wrong}\n  {right}; `isochrone node` runs that node")))

@@ -2,7 +2,7 @@
 //! every protocol, snapshots and records behind them, and is opened by this one.
 //!
 //! `UPDATE_EXPECT=1` writes that of this version where none is kept. One that is kept is never written over: who changes on
-//! purpose what was never released deletes the file first.
+//! purpose what was never released moves the file away first; what only it has, as an earlier format, is kept under another name.
 
 use super::processes::until;
 use super::resp::{Client, Reply};
@@ -67,6 +67,10 @@ fn what_versions_have_written_is_read_by_this_one() {
         fs::create_dir_all(kept).unwrap();
         fs::write(&own, pack(folder.path())).unwrap();
     }
+    let told = "this version keeps nothing of them: where it was never released, copy the file under another name, so that what only \
+                it has is still read, delete it, run this test with UPDATE_EXPECT=1 and commit both; else give the workspace the \
+                number of the next version";
+    assert_eq!(of_none(&own), BTreeSet::new(), "{}: {told}", own.display());
     let mut corpora: Vec<PathBuf> = fs::read_dir(kept).unwrap().map(|entry| entry.unwrap().path()).collect();
     corpora.sort();
     for corpus in corpora {
@@ -74,6 +78,15 @@ fn what_versions_have_written_is_read_by_this_one() {
         unpack(&fs::read(&corpus).unwrap(), folder.path());
         read(folder.path(), &corpus, corpus == own);
     }
+}
+
+/// The protocols of which a file of data has no keyspace.
+fn of_none(corpus: &Path) -> BTreeSet<&'static str> {
+    let folder = tempfile::tempdir().unwrap();
+    unpack(&fs::read(corpus).unwrap(), folder.path());
+    let deployment = Deployment::load(&folder.path().join("deployment.toml"), &protocols::known()).unwrap();
+    let has = |name: &&str| deployment.keyspaces().iter().any(|keyspace| keyspace.protocol == *name);
+    protocols::ALL.iter().map(|protocol| protocol.name).filter(|name| !has(name)).collect()
 }
 
 /// A node alone, of the deployment in its folder.

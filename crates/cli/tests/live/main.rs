@@ -21,6 +21,7 @@ mod grpc;
 mod hand_over;
 mod hostile;
 mod learn;
+mod lists;
 mod load;
 mod messages;
 mod net;

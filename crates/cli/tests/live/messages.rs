@@ -207,8 +207,15 @@ fn data_directories_of_others() {
     let (status, _, err) = outcome(expecting);
     assert!(status == 2 && err.contains("/none: no data of this node is here"), "{err}");
     assert!(!none.exists());
-    let (status, _, err) = outcome(["up", "--plain", "--data", text(&path.join("n0"))]);
-    assert!(status == 2 && err.contains("this is the data directory of one node"), "{err}");
+    let up = || {
+        let (status, _, err) = outcome(["up", "--plain", "--data", text(&path.join("n0"))]);
+        assert!(status == 2 && err.contains("this is the data directory of one node"), "{err}");
+    };
+    up();
+    // Its segments say so as well.
+    fs::rename(path.join("n0/IDENTITY"), path.join("identity")).unwrap();
+    up();
+    fs::rename(path.join("identity"), path.join("n0/IDENTITY")).unwrap();
     fs::create_dir(path.join("photos")).unwrap();
     fs::write(path.join("photos/cat.jpg"), "meow").unwrap();
     start(

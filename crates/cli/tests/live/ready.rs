@@ -40,8 +40,12 @@ fn without_a_master_curp_is_not_ready_and_says_that_nothing_was_done() {
     for index in &lost {
         assert_eq!(processes[*index].end(), None);
     }
+    let copy = *lost.iter().find(|index| format!("n{index}") != master).unwrap();
+    let waits = |reached| {
+        format!("main: no master serves, 2 replicas, {reached} of 5 nodes reachable; waits for n{copy}")
+    };
     for index in &left {
-        says(*index, "main: no master serves, 2 replicas, 3 of 5 nodes reachable");
+        says(*index, &waits(3));
         let metrics = page_within(addresses[*index].http, "/metrics", PATIENCE).unwrap();
         assert!(metrics.contains("\nisochrone_ready 0\n"), "{metrics}");
     }
@@ -52,9 +56,14 @@ fn without_a_master_curp_is_not_ready_and_says_that_nothing_was_done() {
         assert!(matches!(&answer, Ok(Reply::Error(text)) if text.starts_with("NOLEADER ")), "{answer:?}");
     }
 
-    for index in &lost {
-        processes[*index] = node(&file, *index, path);
-    }
+    // A master that was started again does not go on by itself.
+    let first = *lost.iter().find(|index| **index != copy).unwrap();
+    processes[first] = node(&file, first, path);
+    says(first, &waits(4));
+    let (_, out, _) = outcome(["status", file.to_str().unwrap()]);
+    let note = format!("not ready at {master}, which reaches 4 of 5, and waits for n{copy}\n");
+    assert!(out.contains(&note), "{out}");
+    processes[copy] = node(&file, copy, path);
     for (index, place) in addresses.iter().enumerate() {
         says(index, "main: ready, 2 replicas, 5 of 5 nodes reachable");
         serves(place.redis);

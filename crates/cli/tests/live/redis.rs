@@ -3,7 +3,7 @@
 use super::grammar::{Peer, Server, encode};
 use super::processes::{
     Addresses, Process, TOKEN, addresses, client, deployment, hash, isochrone, node, nodes, outcome, page,
-    there_is_redis, until,
+    there_is_redis, until, writes,
 };
 use super::resp::{Client, Reply};
 use std::fs;
@@ -367,6 +367,50 @@ fn databases_are_apart_and_more_may_come() {
     assert_eq!(in_database("0", &["GET", "k"]), Reply::Text("zero".into()));
     assert_eq!(in_database("1", &["GET", "k"]), Reply::Text("one".into()));
     assert_eq!(in_database("2", &["GET", "k"]), out_of_range);
+}
+
+/// A key that has come and is gone again has the version of one that was never there.
+#[test]
+fn what_was_read_between_watch_and_exec_must_still_be_there() {
+    let (folder, one) = (tempfile::tempdir().unwrap(), nodes(1));
+    let file = deployment(folder.path(), "one.toml", "watched", &one);
+    let others = isochrone_protocols::ALL.iter().map(|entry| entry.name).filter(|name| *name != "multipaxos");
+    let keyspaces: Vec<_> = std::iter::once("multipaxos").chain(others).collect();
+    let mut text = fs::read_to_string(&file).unwrap();
+    for name in &keyspaces[1..] {
+        text += &format!("[[keyspace]]\nname = \"{name}\"\nprotocol = \"{name}\"\nreplication = 1\n");
+    }
+    fs::write(&file, text).unwrap();
+    let _node = node(&file, 0, folder.path());
+    let (mut one, mut other) = (client(one[0].redis), client(one[0].redis));
+    let ok = || Reply::Text("OK".to_owned());
+    let executes = |client: &mut Client| {
+        assert_eq!(ask(client, &["MULTI"]), ok());
+        assert_eq!(ask(client, &["SET", "copy", "token"]), Reply::Text("QUEUED".to_owned()));
+        ask(client, &["EXEC"])
+    };
+    for (index, name) in keyspaces.iter().enumerate() {
+        for client in [&mut one, &mut other] {
+            assert_eq!(ask(client, &["SELECT", &index.to_string()]), ok(), "{name}");
+        }
+        until("a write", || writes(&mut one));
+        let token = Reply::Text("token".to_owned());
+        assert_eq!(ask(&mut one, &["WATCH", "box"]), ok(), "{name}");
+        assert_eq!(ask(&mut other, &["SET", "box", "token"]), ok(), "{name}");
+        assert_eq!(ask(&mut one, &["GET", "box"]), token, "{name}");
+        assert_eq!(ask(&mut other, &["GETDEL", "box"]), token, "{name}");
+        assert_eq!(executes(&mut one), Reply::Nothing, "{name}");
+        // Nor may that be gone which the connection itself has put there.
+        assert_eq!(ask(&mut one, &["WATCH", "box"]), ok(), "{name}");
+        assert_eq!(ask(&mut one, &["SETNX", "box", "token"]), Reply::Number(1), "{name}");
+        assert_eq!(ask(&mut other, &["DEL", "box"]), Reply::Number(1), "{name}");
+        assert_eq!(executes(&mut one), Reply::Nothing, "{name}");
+        // What was not there all the while may be looked at.
+        assert_eq!(ask(&mut one, &["WATCH", "box"]), ok(), "{name}");
+        assert_eq!(ask(&mut one, &["GET", "box"]), Reply::Nothing, "{name}");
+        assert_eq!(ask(&mut one, &["GETDEL", "box"]), Reply::Nothing, "{name}");
+        assert_eq!(executes(&mut one), Reply::List(vec![ok()]), "{name}");
+    }
 }
 
 #[test]

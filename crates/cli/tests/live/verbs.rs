@@ -93,6 +93,27 @@ fn a_seed_that_is_run_twice_counts_once() {
     }
 }
 
+/// A network that loses messages is none of the faults that are asked for.
+#[test]
+fn what_the_file_says_is_lost_is_told_as_its_network() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("lossy.toml");
+    let reference = concat!(env!("CARGO_MANIFEST_DIR"), "/../../reference");
+    let three = std::fs::read_to_string(THREE).unwrap().replace("../reference", reference);
+    std::fs::write(&file, three.replace("[network]\n", "[network]\nloss = 0.025\n")).unwrap();
+    let (_, out, err) =
+        outcome(["sim", file.to_str().unwrap(), "--workload", "set", "--duration", "5s", "--seed", "1"]);
+    assert!(out.contains("\nnetwork: 2.5 % of the messages lost, as the file says ("), "{out}{err}");
+    assert!(!out.contains("faults:") && !out.contains("reorder"), "{out}");
+}
+
+#[test]
+fn a_region_without_figures_is_named() {
+    let (_, out, err) = outcome(["sim", THREE, "--workload", "set", "--duration", "100ms", "--seed", "1"]);
+    let said = "no operation of US West, US East, Euro ended within the measured time\n";
+    assert!(out.contains(said), "{out}{err}");
+}
+
 #[test]
 fn a_simulated_history_is_written_drawn_and_checked() {
     let folder = tempfile::tempdir().unwrap();
@@ -281,6 +302,63 @@ fn plan_and_reproduce_print_their_contract() {
     }
     let only = json(&["reproduce", "self-check", "--only", "useast-euro", "--format", "json"], 0);
     assert_eq!(only.as_array().unwrap().len(), 1);
+}
+
+/// What `plan` shows of a keyspace that is told something, and what its clients wait in `sim`, by region.
+#[track_caller]
+fn planned_and_simulated(told: &str, case: Option<&str>, sim: &[&str]) -> (Value, Vec<(f64, f64)>) {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("told.toml");
+    let reference = concat!(env!("CARGO_MANIFEST_DIR"), "/../../reference");
+    let five = std::fs::read_to_string(FIVE).unwrap().replace("../reference", reference);
+    std::fs::write(&file, five.replace("protocol = \"multipaxos\"", told)).unwrap();
+    let file = file.to_str().unwrap();
+    let plan = json(&["plan", file, "--format", "json"], 0);
+    let same = |row: &&Value| {
+        let (configured, leader) = (&plan["configured"], &row["leader"]);
+        row["protocol"] == configured["protocol"]
+            && row["case"].as_str() == case
+            && (leader.is_null() || *leader == configured["leader"])
+    };
+    let row = plan["protocols"].as_array().unwrap().iter().find(same).unwrap();
+    let words = ["sim", file, "--workload", "set", "--duration", "5s", "--format", "json"];
+    let simulated = json(&[&words[..], sim].concat(), 0);
+    let figures = |of: &Value, figure: &str| -> Vec<f64> {
+        of["regions"].as_array().unwrap().iter().map(|region| region[figure].as_f64().unwrap()).collect()
+    };
+    let waits = figures(row, "commit_ms").into_iter().zip(figures(&simulated, "p50_ms")).collect();
+    (row["bound"].clone(), waits)
+}
+
+#[test]
+fn nobody_waits_longer_in_sim_than_the_plan_says_whatever_the_keyspace_is_told() {
+    let execute = Some("reply = execute");
+    for (protocol, parameters, case) in [
+        ("curp-consensus", "always_synced = true", None),
+        ("domino", "heartbeat = \"200ms\"", execute),
+        ("domino", "heartbeat = \"500ms\", fast_quorum = 4", execute),
+        ("domino", "learners = \"sole\"", execute),
+        ("domino", "way = \"fast\"", execute),
+        ("domino", "way = \"fast\", reply = \"commit\"", Some("reply = commit")),
+    ] {
+        let told = format!("protocol = {protocol:?}\nparameters = {{ {parameters} }}");
+        let (_, waits) = planned_and_simulated(&told, case, &[]);
+        assert_eq!(waits.len(), 5);
+        for (planned, simulated) in waits {
+            assert!(simulated <= planned * 1.002, "{told}: {planned} ms are planned, and it is {simulated}");
+        }
+    }
+}
+
+#[test]
+fn what_interferes_under_epaxos_waits_at_least_what_the_plan_says() {
+    let told = "protocol = \"epaxos\"";
+    let (bound, waits) =
+        planned_and_simulated(told, Some("conflict, reply = execute"), &["--conflict", "100"]);
+    assert_eq!(bound, "at least");
+    for (planned, simulated) in waits {
+        assert!(simulated > planned, "{planned} ms are planned, and it is {simulated}");
+    }
 }
 
 /// The rows of an evaluation whose names begin so: what was published and what is measured.

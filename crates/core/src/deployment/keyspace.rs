@@ -10,6 +10,9 @@ use crate::id::{KeyspaceId, NodeId, RegionId};
 
 /// Far above any deployment; it bounds the work that a hostile file can cause.
 pub(super) const PARTITIONS_MAX: u64 = 1_024;
+/// Copies beside the master of `curp` where the file does not say, and the most that there are: as `isochrone_plan::curp` has
+/// them.
+const CURP_COPIES: [u64; 2] = [2, 6];
 
 impl Parser<'_> {
     pub(super) fn keyspaces(
@@ -43,7 +46,7 @@ impl Parser<'_> {
                 section.refuse(self.mistakes, name.line, wrong, "give each keyspace a name of its own");
             }
         }
-        let names = self.known.protocols.iter().map(|(name, _)| *name);
+        let names = self.known.protocols.iter().copied();
         let protocol =
             section.required_text("protocol", names.clone().next().unwrap_or_default(), self.mistakes);
         if let Some(protocol) = &protocol
@@ -110,18 +113,8 @@ impl Parser<'_> {
         let parameters = section.section("parameters", "parameters", self.mistakes);
         let title = name.as_ref().map_or("", |name| name.value.as_str());
         let parameters = Parameters::from_section(parameters.as_ref(), self.mistakes.file(), title);
-        if let Some(protocol) = &protocol
-            && let Some((_, Some(rule))) =
-                self.known.protocols.iter().find(|(name, _)| *name == protocol.value)
-        {
-            let mut reader = parameters.read();
-            rule(&mut reader);
-            if let Err(errors) = reader.finish() {
-                self.mistakes.absorb(errors);
-            }
-        }
         let mut keyspace = replicas.map(|replicas| Keyspace {
-            // At most KEYSPACES_MAX, so the number fits; 0 is the directory.
+            // At most KEYSPACES_MAX, so the number fits.
             id: KeyspaceId(position as u16 + 1),
             name: title.to_owned(),
             index,
@@ -322,6 +315,24 @@ impl Parser<'_> {
                 "place {} replicas in as many regions, or use survive = {survived}",
                 2 * demanded.value + 1
             );
+            section.refuse(self.mistakes, demanded.line, wrong, right);
+            return;
+        }
+        if keyspace.protocol != "curp" {
+            return;
+        }
+        // Whatever majority is left: data are with the master and its copies alone, each in a region of its own here.
+        let [default, most] = CURP_COPIES;
+        let mut reader = keyspace.parameters.read();
+        let f = reader.integer("f", default, 0, most);
+        // A wrong one the protocol refuses by itself.
+        if reader.finish_partly().is_ok() && demanded.value > f {
+            let wrong = format!(
+                "survive = {}, but with f = {f} of its protocol the loss of {} may take the master and all copies",
+                demanded.value,
+                f + 1
+            );
+            let right = format!("use parameters = {{ f = {} }}, or survive = {f}", demanded.value);
             section.refuse(self.mistakes, demanded.line, wrong, right);
         }
     }

@@ -37,24 +37,21 @@ pub use values::{Address, parse_bytes, parse_span};
 /// What the program that reads a deployment knows: the protocols it can run.
 #[derive(Clone, Debug, Default)]
 pub struct Known {
-    protocols: Vec<(&'static str, Option<ParameterRule>)>,
+    protocols: Vec<&'static str>,
     placing: Vec<&'static str>,
     insecure: bool,
 }
 
-/// Reads the parameters of one protocol, so that their mistakes are reported with all others.
-pub type ParameterRule = fn(&mut ParameterReader<'_>);
-
 impl Known {
     /// Protocols by name; their parameters are read later, by whoever starts them.
     pub fn names(names: &[&'static str]) -> Self {
-        Self { protocols: names.iter().map(|name| (*name, None)).collect(), ..Self::default() }
+        Self { protocols: names.to_vec(), ..Self::default() }
     }
 
     /// Protocols by name whose partitions stand each on nodes of its own: those of transactions.
     #[must_use]
     pub fn placing(mut self, names: &[&'static str]) -> Self {
-        self.protocols.extend(names.iter().map(|name| (*name, None)));
+        self.protocols.extend(names);
         self.placing.extend(names);
         self
     }
@@ -62,13 +59,6 @@ impl Known {
     /// Whether the partitions of a protocol stand each on nodes of its own.
     fn places(&self, protocol: &str) -> bool {
         self.placing.contains(&protocol)
-    }
-
-    /// One more protocol, and the rule that reads its parameters.
-    #[must_use]
-    pub fn protocol(mut self, name: &'static str, rule: ParameterRule) -> Self {
-        self.protocols.push((name, Some(rule)));
-        self
     }
 
     /// Somebody has said on the command line that plain text beyond loopback is meant, as `insecure = true` in the file
@@ -115,7 +105,7 @@ pub struct Node {
 /// A keyspace: data under one protocol with one set of replicas.
 #[derive(Clone, Debug)]
 pub struct Keyspace {
-    /// Its position in the file, from 1; 0 is the replicated directory.
+    /// Its position in the file, from 1.
     pub id: KeyspaceId,
     /// Its name: ASCII letters, digits, `-`, `_`, `.`.
     pub name: String,
@@ -533,7 +523,7 @@ impl Deployment {
     /// A keyspace.
     ///
     /// # Panics
-    /// If the deployment has no such keyspace; the directory (0) is none.
+    /// If the deployment has no such keyspace.
     pub fn keyspace(&self, id: KeyspaceId) -> &Keyspace {
         &self.keyspaces[usize::from(id.0) - 1]
     }

@@ -14,8 +14,8 @@ impl Deployment {
         protocol: &str,
         known: &Known,
     ) -> Result<Self, ConfigErrors> {
-        if !known.protocols.iter().any(|(name, _)| *name == protocol) {
-            let right = values::suggest(protocol, known.protocols.iter().map(|(name, _)| *name));
+        if !known.protocols.contains(&protocol) {
+            let right = values::suggest(protocol, known.protocols.iter().copied());
             return Err(ConfigErrors::one(
                 "--protocol",
                 0,

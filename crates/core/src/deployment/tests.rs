@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use expect_test::expect_file;
+use expect_test::{expect, expect_file};
 use proptest::prelude::*;
 
 use super::*;
@@ -12,17 +12,22 @@ const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 const GOOD: &str = include_str!("../../tests/good.toml");
 
 fn known() -> Known {
-    Known::names(&["curp"]).placing(&["carousel-fast"]).protocol("multipaxos", |parameters| {
-        parameters.boolean("thrifty", false);
-        parameters.integer("window", 64, 1, 1024);
-        let (lease, day) = (Span::from_millis(500), Span::from_secs(86_400));
-        parameters.span("lease", lease, Span::from_millis(1), day);
-        parameters.bytes("batch", 1 << 20, 1, 1 << 30);
-        parameters.choice("reads", 0, &[("log", 0), ("lease", 1)]);
-        if parameters.text("name", "") == "forbidden" {
-            parameters.reject("name", "is not what it should be", "use another");
-        }
-    })
+    Known::names(&["curp", "multipaxos"]).placing(&["carousel-fast"])
+}
+
+/// Reads parameters of every kind, as a protocol does.
+fn read(keyspace: &Keyspace) -> Result<(), ConfigErrors> {
+    let mut parameters = keyspace.parameters.read();
+    parameters.boolean("thrifty", false);
+    parameters.integer("window", 64, 1, 1024);
+    let (lease, day) = (Span::from_millis(500), Span::from_secs(86_400));
+    parameters.span("lease", lease, Span::from_millis(1), day);
+    parameters.bytes("batch", 1 << 20, 1, 1 << 30);
+    parameters.choice("reads", 0, &[("log", 0), ("lease", 1)]);
+    if parameters.text("name", "") == "forbidden" {
+        parameters.reject("name", "is not what it should be", "use another");
+    }
+    parameters.finish()
 }
 
 /// Parses a text whose paths are relative to `tests/bad`.
@@ -104,6 +109,27 @@ fn a_good_file_becomes_what_it_says() {
     assert!(audit.ends_with("log/va2-audit.jsonl"), "{audit:?}");
     assert_eq!(deployment.clone().on_one_machine().security().audit, None);
     assert!(!format!("{:?}", security.users).contains("argon2id"), "a hash must not reach a log");
+}
+
+#[test]
+fn all_mistakes_in_parameters_are_told_to_the_protocol_that_reads_them() {
+    let wrong = r#"thrifty = "yes", windw = 5, lease = "1h30m", batch = "3GiB", reads = "leader", name = "forbidden""#;
+    let deployment = five(&format!("protocol = \"multipaxos\"\nparameters = {{ {wrong} }}")).unwrap();
+    expect![[r#"
+        five.toml:29: keyspace "bank": parameter thrifty = "yes" is not a yes or no
+          write true or false
+        five.toml:29: keyspace "bank": parameter lease = "1h30m" has the unit "h30m", which is none of ns, us, ms, s, m or h
+          write a number and its unit in quotes, such as "30s", "1.5ms" or "250us"
+        five.toml:29: keyspace "bank": parameter batch = "3GiB" is out of range
+          use "1B" to "1GiB"
+        five.toml:29: keyspace "bank": parameter reads = "leader" is not a choice
+          use "log" or "lease"
+        five.toml:29: keyspace "bank": parameter name = "forbidden" is not what it should be
+          use another
+        five.toml:29: keyspace "bank": unknown parameter "windw"
+          did you mean "window"?"#]]
+    .assert_eq(&read(&deployment.keyspaces()[0]).unwrap_err().to_string());
+    assert_eq!(read(&parse(GOOD, "good.toml").unwrap().keyspaces()[0]), Ok(()));
 }
 
 #[test]
@@ -219,6 +245,37 @@ fn placed_partitions_stand_where_the_file_says() {
         "--leader: keyspace \"bank\" places its partitions one by one\n  \
          name the first leader of each partition first in its placement"
     );
+}
+
+/// Whatever majority is left, the data of `curp` are with its master and `f` copies.
+#[test]
+fn survive_is_refused_above_the_copies_of_curp() {
+    let curp = |survive: u8, parameters: &str| {
+        let lines = format!("protocol = \"curp\"\nreplication = 5\nsurvive = {survive}\n{parameters}");
+        five(&lines).map(|deployment| deployment.keyspaces()[0].survive).map_err(|errors| errors.to_string())
+    };
+    assert_eq!(curp(2, ""), Ok(Some(2)), "two copies are the default");
+    assert_eq!(curp(2, "parameters = { f = 3 }"), Ok(Some(2)));
+    assert_eq!(curp(1, "parameters = { f = 1 }"), Ok(Some(1)));
+    let refused = |survive: u8, f: u8, lost: u8| -> Result<Option<u8>, String> {
+        Err(format!(
+            "five.toml:30: keyspace \"bank\": survive = {survive}, but with f = {f} of its protocol the loss of {lost} may take the \
+             master and all copies\n  use parameters = {{ f = {survive} }}, or survive = {f}"
+        ))
+    };
+    assert_eq!(curp(2, "parameters = { f = 1 }"), refused(2, 1, 2));
+    assert_eq!(curp(1, "parameters = { f = 0 }"), refused(1, 0, 1));
+    // A value that is none is for the protocol to refuse, which says what is wrong with it.
+    let seven: String = (0..7)
+        .map(|at| format!("[[region]]\nname = \"R{at}\"\n[[node]]\nname = \"n{at}\"\nregion = \"R{at}\"\n"))
+        .collect();
+    for f in ["7", "\"x\""] {
+        let keyspace = "[[keyspace]]\nname = \"main\"\nprotocol = \"curp\"\nreplication = 7\nsurvive = 3\n";
+        let text = format!("{seven}{keyspace}parameters = {{ f = {f} }}\n");
+        assert!(parse(&text, "x.toml").is_ok(), "{f}");
+    }
+    let other = five("protocol = \"multipaxos\"\nreplication = 5\nsurvive = 2").unwrap();
+    assert_eq!(other.keyspaces()[0].survive, Some(2));
 }
 
 #[test]
@@ -448,7 +505,9 @@ fn edit() -> impl Strategy<Value = Edit> {
 
 fn answered(text: &str) {
     let carousel = |_: &Path| Ok(include_str!("../../../../reference/rtt/carousel-ec2.csv").to_owned());
-    if let Err(errors) = Deployment::parse_with(text, "fuzz.toml", Path::new(""), &known(), &carousel) {
+    let deployment = Deployment::parse_with(text, "fuzz.toml", Path::new(""), &known(), &carousel);
+    let read_all = |deployment: Deployment| deployment.keyspaces().iter().try_for_each(read);
+    if let Err(errors) = deployment.and_then(read_all) {
         assert!(errors.iter().count() > 0);
         assert!(errors.iter().all(|error| !error.wrong.is_empty() && !error.right.is_empty()), "{errors}");
     }

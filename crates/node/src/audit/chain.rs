@@ -131,7 +131,8 @@ pub fn verify(mut file: impl BufRead, digest: Option<&str>) -> Result<Summary, F
         file.by_ref().take(LINE_MAX).read_until(b'\n', &mut text)?;
         let line = found.lines + 1;
         if text.pop_if(|end| *end == b'\n').is_none() {
-            if text.len() as u64 == LINE_MAX {
+            let known = HEAD.len().min(text.len());
+            if text.len() as u64 == LINE_MAX || line == 1 && text[..known] != HEAD[..known] {
                 return Err(Fault::Strange { line });
             }
             found.torn = text.len() as u64;

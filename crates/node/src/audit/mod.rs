@@ -304,8 +304,9 @@ impl Opened {
         let mut first = Vec::new();
         if torn > 0 {
             let mut cut = Act::new("node", "AUDIT", Decision::Failed);
-            cut.why =
-                Some(format!("{torn} bytes behind the line before were not written whole, and are cut off"));
+            cut.why = Some(format!(
+                "{torn} bytes behind the line before were not written whole, or changed since, and are cut off"
+            ));
             first.push(writer.record(SystemTime::now(), cut));
         }
         let mut start = Act::new("node", "START", Decision::Allowed);

@@ -186,6 +186,8 @@ fn no_other_file_is_taken_for_an_audit_log_and_none_has_two_writers() {
         let error = open(&path).err().unwrap();
         assert!(error.starts_with("this is no audit log"), "{error}");
         assert_eq!(fs::read_to_string(&path).unwrap(), other);
+        let fault = verify(other.as_bytes(), None).unwrap_err();
+        assert_eq!(fault.to_string(), "line 1 is none of an audit log");
     }
     fs::remove_file(&path).unwrap();
     let held = open(&path).unwrap();

@@ -171,7 +171,11 @@ fn line(keyspace: &KeyspaceStatus, peers: &[PeerStatus]) -> String {
     match (keyspace.replicas, keyspace.ready) {
         (replicas, ready) if keyspace.chosen => {
             let word = if ready { "ready" } else { "no master serves" };
-            format!("{name}: {word}, {replicas} replicas, {reachable} of {all} nodes reachable\n")
+            let waits = match keyspace.awaited.as_slice() {
+                [] => String::new(),
+                nodes => format!("; waits for {}", nodes.join(" or ")),
+            };
+            format!("{name}: {word}, {replicas} replicas, {reachable} of {all} nodes reachable{waits}\n")
         }
         (_, true) => format!("{name}: ready, {reachable} of {all} replicas reachable\n"),
         (_, false) if reachable > all / 2 => {

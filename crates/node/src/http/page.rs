@@ -238,14 +238,14 @@ pub(super) fn page(board: &Board, limits: &Limits) -> String {
     page.value(
         "isochrone_peer_greetings_refused_total",
         counter,
-        "Of other clusters, versions or nodes.",
+        "Of other clusters, versions, nodes or deployment files.",
         &[],
         metrics.refused_greetings.load(Relaxed) as f64,
     );
     page.value(
         "isochrone_misaddressed_messages_total",
         counter,
-        "For processes that do not run here.",
+        "For processes that do not run here, or of keyspaces in which deployment files differ.",
         &[],
         metrics.misaddressed.load(Relaxed) as f64,
     );

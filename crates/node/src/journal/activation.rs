@@ -87,6 +87,14 @@ pub(super) fn activate<D: Disk>(
     Ok((segment, spare.file, Written { offset: (SECTOR + first) as u64, chain }))
 }
 
+/// The birth that the directory has, or is given: the journal is the first that is made in it.
+pub(super) fn born(options: &JournalOptions) -> u64 {
+    match options.birth {
+        0 => salt(options, 0, 0).max(1),
+        birth => birth,
+    }
+}
+
 /// A number that nobody outside can guess, unless a test asked for one that it can.
 pub(super) fn salt(options: &JournalOptions, first: u64, second: u64) -> u64 {
     match options.seed {

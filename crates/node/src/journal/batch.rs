@@ -19,6 +19,8 @@ pub struct JournalOptions {
     pub cluster: u64,
     /// This node; checked likewise.
     pub node: u16,
+    /// The directory, by its birth (`births`); checked likewise, zero where nothing beside the journal says it.
+    pub birth: u64,
     /// Whether to sync.
     pub fsync: Fsync,
     /// Size of the first segment in bytes: small, so that an idle node is light on disk and quick to start.
@@ -34,7 +36,8 @@ impl JournalOptions {
     /// The defaults: synced, segments of 4 to 64 MiB.
     #[must_use]
     pub fn new(cluster: u64, node: u16) -> Self {
-        Self { cluster, node, fsync: Fsync::On, segment_first: 4 << 20, segment_max: 64 << 20, seed: None }
+        let (segment_first, segment_max) = (4 << 20, 64 << 20);
+        Self { cluster, node, birth: 0, fsync: Fsync::On, segment_first, segment_max, seed: None }
     }
 }
 

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::batch::JournalOptions;
-use super::disk::{Disk as _, DiskFile as _, RealDisk};
+use super::disk::{Disk as _, DiskFile as _, FileId, RealDisk};
 use super::error::JournalError;
-use super::format::{DecodeError, FORMAT, IdentityFile, SECTOR};
+use super::format::{DecodeError, FORMAT, IdentityFile, SECTOR, SEGMENT_FORMAT, SegmentHeader};
 use super::recovery::{Newest, newest};
 use super::segments::segments_among;
 
@@ -17,7 +17,8 @@ const LOCK: &str = "LOCK";
 const IDENTITY: &str = "IDENTITY";
 const IDENTITY_NEW: &str = "IDENTITY.new";
 const JOURNAL: &str = "journal";
-const SNAPSHOTS: &str = "snapshots";
+/// Where in a data directory the snapshot engine keeps its files.
+pub(crate) const SNAPSHOTS: &str = "snapshots";
 
 /// How names begin in a data directory of what is only tried there, as how long a sync takes: they make it nobody's.
 pub const TRIAL: &str = ".isochrone-trial-";
@@ -37,8 +38,17 @@ pub struct DataDirectory {
     path: PathBuf,
     identity: IdentityFile,
     fresh: bool,
+    /// Whether IDENTITY says whose it is.
+    claimed: bool,
     /// Held for its lock, which ends with it.
-    _lock: File,
+    lock: File,
+}
+
+/// Whose a directory is.
+struct Owner {
+    identity: IdentityFile,
+    /// What says so: IDENTITY, or the journal where that is lost.
+    says: PathBuf,
 }
 
 impl DataDirectory {
@@ -63,7 +73,8 @@ impl DataDirectory {
             }
             _ => JournalError::io(path, "create the directory", SECTOR as u64, error),
         })?;
-        let fresh = !Self::is_used(path, cluster, node)?;
+        let claimed = Self::claimed(path, cluster, node)?;
+        let fresh = claimed.is_none();
         if fresh {
             // Whoever made it may not have done this. A directory that this user may not read, or that knows of no
             // sync, is an administrator's.
@@ -83,7 +94,7 @@ impl DataDirectory {
             private(&folder)
                 .map_err(|e| JournalError::io(folder, "create the directory", SECTOR as u64, e))?;
         }
-        Ok(Self { path: path.into(), identity, fresh, _lock: lock })
+        Ok(Self { path: path.into(), identity, fresh, claimed: claimed == Some(true), lock })
     }
 
     /// Whether this node has run in the directory at `path`, which exists, or nobody has. Nothing is opened or changed.
@@ -91,18 +102,22 @@ impl DataDirectory {
     /// # Errors
     /// It belongs to another cluster, node or format, or is somebody else's.
     pub fn is_used(path: &Path, cluster: u64, node: u16) -> Result<bool, JournalError> {
-        match read_identity(&path.join(IDENTITY))? {
-            None => refuse_strangers(path).map(|()| false),
-            Some(found) if found.cluster != cluster => {
-                let path = path.join(IDENTITY);
-                Err(JournalError::OtherCluster { path, found: found.cluster, expected: cluster })
-            }
-            Some(found) if found.node != node => {
-                let path = path.join(IDENTITY);
-                Err(JournalError::OtherNode { path, found: found.node, expected: node })
-            }
-            Some(_) => Ok(true),
+        Ok(Self::claimed(path, cluster, node)?.is_some())
+    }
+
+    /// Whether IDENTITY says that this node has run in the directory at `path`, and not its journal alone; nothing where
+    /// nobody has.
+    fn claimed(path: &Path, cluster: u64, node: u16) -> Result<Option<bool>, JournalError> {
+        let Some(Owner { identity: found, says }) = owner(path)? else {
+            return refuse_strangers(path).map(|()| None);
+        };
+        if found.cluster != cluster {
+            return Err(JournalError::OtherCluster { path: says, found: found.cluster, expected: cluster });
         }
+        if found.node != node {
+            return Err(JournalError::OtherNode { path: says, found: found.node, expected: node });
+        }
+        Ok(Some(says.ends_with(IDENTITY)))
     }
 
     /// Whether somebody has the directory at `path` open; no where there is none. A node that opens it in this very moment
@@ -126,22 +141,23 @@ impl DataDirectory {
         }
     }
 
-    /// What the newest segment says of the journal in the directory at `path`, which belongs to this node. Nothing is changed.
-    /// Where a node has the directory open it may seem damaged.
+    /// What the newest segment says of the journal in the directory at `path`, which belongs to this node and was born as
+    /// `birth` ([`JournalOptions::birth`]). Nothing is changed. Where a node has the directory open it may seem damaged.
     ///
     /// # Errors
-    /// There is no segment, or it is damaged.
-    pub(crate) fn newest(path: &Path, cluster: u64, node: u16) -> Result<Newest, JournalError> {
+    /// There is no segment, or it is damaged, or was made in another directory.
+    pub(crate) fn newest(path: &Path, cluster: u64, node: u16, birth: u64) -> Result<Newest, JournalError> {
         let disk = RealDisk::new(&path.join(JOURNAL));
-        let found = newest(&disk, &JournalOptions::new(cluster, node))?;
+        let found = newest(&disk, &JournalOptions { birth, ..JournalOptions::new(cluster, node) })?;
         found.ok_or_else(|| JournalError::Missing { path: disk.path("") })
     }
 
-    /// The file without which the next start takes the directory for another's, where somebody has removed it.
+    /// The lock, where somebody has removed it or put another in its place: a second process could open the directory then.
     pub(crate) fn lost(&self) -> Option<PathBuf> {
-        let path = self.path.join(IDENTITY);
+        let path = self.path.join(LOCK);
+        let found = self.lock.metadata().and_then(|held| FileId::of(&held).is_at(&path));
         // Where that cannot be looked at, nobody knows.
-        matches!(path.try_exists(), Ok(false)).then_some(path)
+        matches!(found, Ok(false)).then_some(path)
     }
 
     /// Which cluster the directory at `path` belongs to, without opening it; `None` where no node has run in it.
@@ -149,7 +165,7 @@ impl DataDirectory {
     /// # Errors
     /// What says so cannot be read.
     pub fn cluster_of(path: &Path) -> Result<Option<u64>, JournalError> {
-        Ok(read_identity(&path.join(IDENTITY))?.map(|identity| identity.cluster))
+        Ok(owner(path)?.map(|owner| owner.identity.cluster))
     }
 
     /// Whether no node has ever started here.
@@ -193,12 +209,19 @@ impl DataDirectory {
 
     /// Writes the identity file, durably, once the journal has its first segment.
     pub(crate) fn claim(&mut self) -> Result<(), JournalError> {
-        if !self.fresh {
+        if self.claimed {
             return Ok(());
+        }
+        if !self.fresh {
+            let path = self.path.join(IDENTITY);
+            tracing::warn!(
+                path = %path.display(),
+                "lost or damaged, or not written yet as a first start was cut short: written anew, as the journal says whose it is"
+            );
         }
         put(&self.path, IDENTITY, &self.identity.encode())
             .map_err(|e| JournalError::io(self.path.join(IDENTITY), "write", SECTOR as u64, e))?;
-        self.fresh = false;
+        (self.fresh, self.claimed) = (false, true);
         Ok(())
     }
 }
@@ -241,27 +264,76 @@ pub(crate) fn put(directory: &Path, name: &str, content: &[u8]) -> std::io::Resu
     File::open(directory)?.sync_all()
 }
 
-fn read_identity(path: &Path) -> Result<Option<IdentityFile>, JournalError> {
+/// Whose the directory at `data` is; nothing where no node has run in it. Each segment says it as IDENTITY does, so that nothing
+/// is lost with that.
+fn owner(data: &Path) -> Result<Option<Owner>, JournalError> {
+    let path = data.join(IDENTITY);
     let mut bytes = Vec::new();
-    match File::open(path) {
-        Ok(file) => file
-            .take(SECTOR as u64)
-            .read_to_end(&mut bytes)
-            .map_err(|e| JournalError::io(path, "read", 0, e))?,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+    let damage = match File::open(&path) {
+        Ok(file) => {
+            let read = file.take(SECTOR as u64).read_to_end(&mut bytes);
+            read.map_err(|e| JournalError::io(&path, "read", 0, e))?;
+            match IdentityFile::decode(&bytes) {
+                Ok(identity) => return Ok(Some(Owner { identity, says: path })),
+                Err(DecodeError::Newer(found)) => {
+                    return Err(JournalError::NewerFormat { path, found, supported: FORMAT });
+                }
+                Err(error) => Some(error),
+            }
+        }
+        Err(error) if error.kind() == ErrorKind::NotFound => None,
         Err(error) => return Err(JournalError::io(path, "open", 0, error)),
     };
-    match IdentityFile::decode(&bytes) {
-        Ok(identity) => Ok(Some(identity)),
-        Err(DecodeError::Newer(found)) => {
-            Err(JournalError::NewerFormat { path: path.into(), found, supported: FORMAT })
+    match (newest_head(data)?, damage) {
+        (Some(SegmentHeader { cluster, node, .. }), _) => {
+            Ok(Some(Owner { identity: IdentityFile { cluster, node }, says: data.join(JOURNAL) }))
         }
-        Err(error) => Err(JournalError::Corrupt {
-            path: path.into(),
-            offset: 0,
-            what: format!("this is no readable identity: {error}"),
-        }),
+        (None, None) => Ok(None),
+        (None, Some(error)) => {
+            let what = format!(
+                "this is no readable identity ({error}), and no segment of a journal beside it says whose it is"
+            );
+            Err(JournalError::Corrupt { path, offset: 0, what })
+        }
     }
+}
+
+/// The head of the newest segment in the directory at `data`; nothing where there is none that can be read, or they name different
+/// nodes.
+///
+/// # Errors
+/// A segment cannot be read, or is of a later format.
+fn newest_head(data: &Path) -> Result<Option<SegmentHeader>, JournalError> {
+    let disk = RealDisk::new(&data.join(JOURNAL));
+    let names = match disk.list() {
+        Ok(names) => names,
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            return Ok(None);
+        }
+        Err(error) => return Err(JournalError::io(disk.path(""), "list", 0, error)),
+    };
+    let mut newest: Option<SegmentHeader> = None;
+    for (_, name) in segments_among(&names) {
+        let (path, mut sector) = (disk.path(&name), [0; SECTOR]);
+        match File::open(&path).and_then(|mut file| file.read_exact(&mut sector)) {
+            // What is damaged is told of by whoever reads all of it; a node that runs gives back what it no longer needs.
+            Err(error) if matches!(error.kind(), ErrorKind::UnexpectedEof | ErrorKind::NotFound) => continue,
+            Err(error) => return Err(JournalError::io(path, "read", 0, error)),
+            Ok(()) => {}
+        }
+        let head = match SegmentHeader::decode(&sector) {
+            Ok(head) => head,
+            Err(DecodeError::Newer(found)) => {
+                return Err(JournalError::NewerFormat { path, found, supported: SEGMENT_FORMAT });
+            }
+            Err(_) => continue,
+        };
+        if newest.is_some_and(|other| (other.cluster, other.node) != (head.cluster, head.node)) {
+            return Ok(None);
+        }
+        newest = Some(head);
+    }
+    Ok(newest)
 }
 
 /// A directory without identity may hold only what a start that was cut short leaves behind.

@@ -1,6 +1,6 @@
 //! The few things the journal asks of a disk, so that tests can hand it a faulty one.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, Metadata, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -47,6 +47,12 @@ pub trait Disk: Clone + Send + 'static {
     /// The operating system's.
     fn sync_names(&self) -> io::Result<()>;
 
+    /// Whether the file of this name is the one that is open as `file`: where it is not, nobody finds what is written to that.
+    ///
+    /// # Errors
+    /// The operating system's; that there is none of this name is none.
+    fn holds(&self, name: &str, file: &Self::File) -> io::Result<bool>;
+
     /// Bytes that may still be written, where the file system tells.
     fn free(&self) -> Option<u64>;
 
@@ -79,12 +85,30 @@ pub trait DiskFile: Send + 'static {
     /// # Errors
     /// The operating system's.
     fn sync(&mut self) -> io::Result<()>;
+}
 
-    /// Whether it has a name in some directory: without one it is gone once it is closed.
-    ///
-    /// # Errors
-    /// The operating system's.
-    fn linked(&self) -> io::Result<bool>;
+/// What tells a file from every other of this machine, under whatever name.
+#[derive(Copy, Clone, Eq, PartialEq, Debug)]
+pub(super) struct FileId {
+    device: u64,
+    inode: u64,
+}
+
+impl FileId {
+    pub fn of(file: &Metadata) -> Self {
+        Self { device: file.dev(), inode: file.ino() }
+    }
+
+    /// Whether this path leads to it.
+    pub fn is_at(self, path: &Path) -> io::Result<bool> {
+        match std::fs::metadata(path) {
+            Ok(found) => Ok(Self::of(&found) == self),
+            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+                Ok(false)
+            }
+            Err(error) => Err(error),
+        }
+    }
 }
 
 /// A directory of the file system.
@@ -165,6 +189,11 @@ impl Disk for RealDisk {
         File::open(&self.directory)?.sync_all()
     }
 
+    fn holds(&self, name: &str, file: &RealFile) -> io::Result<bool> {
+        // Asked of the open file each time: some file systems number a file by its path, which a rename changes.
+        FileId::of(&file.file.metadata()?).is_at(&self.directory.join(name))
+    }
+
     fn free(&self) -> Option<u64> {
         let found = rustix::fs::statvfs(&*self.directory).ok()?;
         // Some that have no bound tell nothing.
@@ -216,10 +245,6 @@ impl DiskFile for RealFile {
 
     fn sync(&mut self) -> io::Result<()> {
         self.file.sync_data()
-    }
-
-    fn linked(&self) -> io::Result<bool> {
-        Ok(self.file.metadata()?.nlink() > 0)
     }
 }
 

@@ -5,6 +5,8 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use rustix::io::Errno;
+
 /// What to do where a node's data is lost. Never that it be started with an empty directory: it would promise again,
 /// differently, what it has promised.
 pub(crate) const REPLACE: &str = "do not start this node again with another directory, which would be without what it has \
@@ -153,25 +155,47 @@ pub enum JournalError {
         known: u32,
     },
 
-    /// Somebody has removed what the node has open.
+    /// Parts of different data directories lie in one.
     #[error(
-        "{}: it was removed while the node ran: what is written there is gone once the node ends. The node stops. Put back \
-         what was removed as it was when the node ended; without it, {REPLACE}.", path.display()
+        "{}: this was made in another data directory than what lies beside it: it holds something else than this node has \
+         promised and acknowledged. Put back in its place what was there when this node ended; if that is lost, {REPLACE}.",
+        path.display()
+    )]
+    OtherDirectory {
+        /// What was made elsewhere.
+        path: PathBuf,
+    },
+
+    /// Somebody has removed or exchanged what the node has open.
+    #[error(
+        "{}: it was removed while the node ran, or something else was put in its place: what is written there is not found \
+         once the node has ended. The node stops. Put back what was there (unmount what was mounted over it) as it was when \
+         the node ended; without it, {REPLACE}.", path.display()
     )]
     Removed {
         /// The file.
         path: PathBuf,
     },
 
+    /// Somebody has removed or exchanged the lock, and nothing else.
+    #[error(
+        "{}: it was removed while the node ran, or another was put in its place, so that a second process could open the \
+         directory. The node stops; nothing is lost. Start it again.", path.display()
+    )]
+    Unlocked {
+        /// The lock file.
+        path: PathBuf,
+    },
+
     /// No room for the next segment.
     #[error(
-        "{}: the disk is full: {needed} more bytes are needed for the journal. Free space on this disk or move the \
-         data directory to a larger one, then start the node again; nothing acknowledged is lost.", path.display()
+        "{}: the disk is full: {}. Free space on this disk or move the data directory to a larger one, then start the \
+         node again; nothing acknowledged is lost.", path.display(), lacking(*needed)
     )]
     DiskFull {
         /// The file being made.
         path: PathBuf,
-        /// How many bytes it needs.
+        /// How many bytes it needs; zero where that is not known.
         needed: u64,
     },
 
@@ -195,6 +219,19 @@ pub enum JournalError {
         path: PathBuf,
         /// What was tried.
         action: &'static str,
+    },
+
+    /// The system has no more files, memory or threads to give.
+    #[error("{}: cannot {action}: {cause}. The disk and what is on it are not to blame. Give the node's user more files, memory \
+             or threads (`ulimit -n` and `-u`; `LimitNOFILE`, `MemoryMax` and `TasksMax` of its service), then start the node \
+             again.", path.display())]
+    Exhausted {
+        /// The file.
+        path: PathBuf,
+        /// What was tried.
+        action: &'static str,
+        /// What the operating system said.
+        cause: Arc<io::Error>,
     },
 
     /// The operating system refused.
@@ -230,19 +267,36 @@ pub enum JournalError {
     ThreadGone,
 }
 
+/// What a full disk has no room for.
+fn lacking(needed: u64) -> String {
+    match needed {
+        0 => "there is no room".to_owned(),
+        bytes => format!("{bytes} more bytes are needed for the journal"),
+    }
+}
+
+/// Whether the system was out of what all processes share, or this one may have: descriptors of files, memory, or threads.
+fn is_exhausted(cause: &io::Error) -> bool {
+    // The last is what is said of threads; no file here is opened so that it says this.
+    let codes = [Errno::MFILE, Errno::NFILE, Errno::AGAIN].map(Errno::raw_os_error);
+    cause.kind() == io::ErrorKind::OutOfMemory
+        || cause.raw_os_error().is_some_and(|code| codes.contains(&code))
+}
+
 impl JournalError {
-    /// Turns what the operating system said into an error; a full disk gets its own message.
+    /// Turns what the operating system said into an error; what the disk is not to blame for gets its own message.
     pub(crate) fn io(path: impl Into<PathBuf>, action: &'static str, needed: u64, cause: io::Error) -> Self {
         let path = path.into();
         match cause.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::DiskFull { path, needed },
             io::ErrorKind::ReadOnlyFilesystem => Self::ReadOnly { path, action },
             io::ErrorKind::PermissionDenied => Self::Denied { path, action, cause: Arc::new(cause) },
+            _ if is_exhausted(&cause) => Self::Exhausted { path, action, cause: Arc::new(cause) },
             _ => Self::Io { path, action, cause: Arc::new(cause) },
         }
     }
 
-    /// Whether the node ended since its files were removed.
+    /// Whether the node ended since its files were removed or exchanged, more than its lock.
     pub fn is_removed(&self) -> bool {
         match self {
             Self::Poisoned(first) => first.is_removed(),

@@ -226,6 +226,10 @@ impl Disk for FaultyDisk {
         Ok(())
     }
 
+    fn holds(&self, name: &str, file: &FaultyFile) -> io::Result<bool> {
+        Ok(self.state().names.get(name) == Some(&file.index))
+    }
+
     fn free(&self) -> Option<u64> {
         self.state().faults.space
     }
@@ -298,9 +302,5 @@ impl DiskFile for FaultyFile {
         }
         state.syncs += 1;
         Ok(())
-    }
-
-    fn linked(&self) -> io::Result<bool> {
-        Ok(self.disk.state().names.values().any(|index| *index == self.index))
     }
 }

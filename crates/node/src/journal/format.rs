@@ -16,8 +16,10 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 /// The unit of alignment, and the unit that a disk writes whole, in bytes.
 pub const SECTOR: usize = 512;
-/// The newest format this version reads and the one it writes.
+/// The newest format of an identity file that this version reads, and the one it writes.
 pub const FORMAT: u32 = 1;
+/// The same of segments: from 2 on they say in which directory they were made.
+pub const SEGMENT_FORMAT: u32 = 2;
 /// Bytes before an entry's payload.
 pub const ENTRY_HEADER: usize = 20;
 /// Bytes before a frame's first entry.
@@ -115,7 +117,7 @@ pub enum DecodeError {
     #[error("a field holds an impossible value")]
     Field,
     /// The bytes are sound and of a later format, given here.
-    #[error("it has format {0}, later than {FORMAT}")]
+    #[error("it has format {0}, later than any that this version reads")]
     Newer(u32),
 }
 
@@ -301,6 +303,8 @@ pub struct SegmentHeader {
     pub salt: u64,
     /// Whether the file had an earlier life, so that what follows the last frame may be old bytes.
     pub recycled: bool,
+    /// The directory it was made in, by its birth (`births`); zero where format 1 does not say.
+    pub birth: u64,
 }
 
 impl SegmentHeader {
@@ -308,9 +312,10 @@ impl SegmentHeader {
     #[must_use]
     pub fn encode(&self) -> [u8; SECTOR] {
         let node = u64::from(self.node);
-        let Self { cluster, sequence, capacity, frame, first, chain, salt, .. } = *self;
+        let Self { cluster, sequence, capacity, frame, first, chain, salt, birth, .. } = *self;
         let recycled = u64::from(self.recycled);
-        seal_sector(SEGMENT_MAGIC, &[cluster, node, sequence, capacity, frame, first, chain, salt, recycled])
+        let fields = [cluster, node, sequence, capacity, frame, first, chain, salt, recycled, birth];
+        seal_sector(SEGMENT_MAGIC, SEGMENT_FORMAT, &fields)
     }
 
     /// Reads a segment's first sector.
@@ -318,11 +323,11 @@ impl SegmentHeader {
     /// # Errors
     /// Not a segment, damaged, or of a later format.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
-        let [cluster, node, sequence, capacity, frame, first, chain, salt, recycled] =
-            open_sector(SEGMENT_MAGIC, bytes)?;
+        let [cluster, node, sequence, capacity, frame, first, chain, salt, recycled, birth] =
+            open_sector(SEGMENT_MAGIC, SEGMENT_FORMAT, bytes)?;
         let node = u16::try_from(node).map_err(|_| DecodeError::Field)?;
         let recycled = recycled != 0;
-        Ok(Self { cluster, node, sequence, capacity, frame, first, chain, salt, recycled })
+        Ok(Self { cluster, node, sequence, capacity, frame, first, chain, salt, recycled, birth })
     }
 }
 
@@ -339,7 +344,7 @@ impl IdentityFile {
     /// The file's content.
     #[must_use]
     pub fn encode(&self) -> [u8; SECTOR] {
-        seal_sector(IDENTITY_MAGIC, &[self.cluster, u64::from(self.node)])
+        seal_sector(IDENTITY_MAGIC, FORMAT, &[self.cluster, u64::from(self.node)])
     }
 
     /// Reads the file's content.
@@ -347,7 +352,7 @@ impl IdentityFile {
     /// # Errors
     /// Not an identity, damaged, or of a later format.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
-        let [cluster, node] = open_sector(IDENTITY_MAGIC, bytes)?;
+        let [cluster, node] = open_sector(IDENTITY_MAGIC, FORMAT, bytes)?;
         let node = u16::try_from(node).map_err(|_| DecodeError::Field)?;
         Ok(Self { cluster, node })
     }
@@ -355,10 +360,10 @@ impl IdentityFile {
 
 /// A sector that names itself: magic, format, fields, and a check in its last eight bytes. These three places stay
 /// the same in every format, so that an old version can tell a new format from damage.
-pub(crate) fn seal_sector(magic: [u8; 8], fields: &[u64]) -> [u8; SECTOR] {
+pub(crate) fn seal_sector(magic: [u8; 8], format: u32, fields: &[u64]) -> [u8; SECTOR] {
     let mut sector = [0; SECTOR];
     sector[..8].copy_from_slice(&magic);
-    sector[8..12].copy_from_slice(&FORMAT.to_le_bytes());
+    sector[8..12].copy_from_slice(&format.to_le_bytes());
     for (index, field) in fields.iter().enumerate() {
         let at = 16 + index * 8;
         sector[at..at + 8].copy_from_slice(&field.to_le_bytes());
@@ -368,7 +373,12 @@ pub(crate) fn seal_sector(magic: [u8; 8], fields: &[u64]) -> [u8; SECTOR] {
     sector
 }
 
-pub(crate) fn open_sector<const N: usize>(magic: [u8; 8], bytes: &[u8]) -> Result<[u64; N], DecodeError> {
+/// The fields of a sector of `newest` format or an earlier one, in which those that it did not have are zero.
+pub(crate) fn open_sector<const N: usize>(
+    magic: [u8; 8],
+    newest: u32,
+    bytes: &[u8],
+) -> Result<[u64; N], DecodeError> {
     let sector = bytes.get(..SECTOR).ok_or(DecodeError::Short)?;
     if sector[..8] != magic {
         return Err(DecodeError::Magic);
@@ -377,9 +387,9 @@ pub(crate) fn open_sector<const N: usize>(magic: [u8; 8], bytes: &[u8]) -> Resul
         return Err(DecodeError::Checksum);
     }
     match u32_at(sector, 8) {
-        FORMAT => {}
-        format if format > FORMAT => return Err(DecodeError::Newer(format)),
-        _ => return Err(DecodeError::Field),
+        0 => return Err(DecodeError::Field),
+        format if format > newest => return Err(DecodeError::Newer(format)),
+        _ => {}
     }
     Ok(std::array::from_fn(|index| u64_at(sector, 16 + index * 8)))
 }

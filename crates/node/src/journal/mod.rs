@@ -9,7 +9,7 @@
 //! ```text
 //! DIR/LOCK                              held while a process has the directory open
 //! DIR/KEYSPACES                         which keyspaces its streams belong to (`node::layout`)
-//! DIR/IDENTITY                          whose it is; written last, so a directory without it was never used
+//! DIR/IDENTITY                          whose it is, as each segment says too; written after the first of them
 //! DIR/journal/segment-…0001.journal     zero-filled ahead, so that a sync changes no length
 //! DIR/journal/spare-…0007.journal       given back segments and ones made ahead of time
 //! DIR/snapshots/                        the embedded engine; rebuildable
@@ -56,8 +56,8 @@ mod thread;
 mod writer;
 
 pub use batch::{Batch, Fsync, JournalOptions};
-pub(crate) use directory::put;
 pub use directory::{DataDirectory, Expect, TRIAL, make};
+pub(crate) use directory::{SNAPSHOTS, put};
 pub use disk::{Disk, DiskFile, RealDisk};
 pub use error::JournalError;
 pub(crate) use error::REPLACE;

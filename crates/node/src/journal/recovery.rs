@@ -7,8 +7,8 @@ use super::batch::JournalOptions;
 use super::disk::{Disk, DiskFile};
 use super::error::JournalError;
 use super::format::{
-    self, DecodeError, FORMAT, FRAME_HEADER, FrameHeader, Kind, LAST, Position, SECTOR, SegmentHeader,
-    StreamId,
+    self, DecodeError, FRAME_HEADER, FrameHeader, Kind, LAST, Position, SECTOR, SEGMENT_FORMAT,
+    SegmentHeader, StreamId,
 };
 use super::segments::{Marks, Segment, segments_among};
 
@@ -155,7 +155,7 @@ fn read_headers<D: Disk>(
         let header = match SegmentHeader::decode(&sector) {
             Ok(header) => header,
             Err(DecodeError::Newer(found)) => {
-                return Err(JournalError::NewerFormat { path, found, supported: FORMAT });
+                return Err(JournalError::NewerFormat { path, found, supported: SEGMENT_FORMAT });
             }
             Err(error) => return Err(corrupt(format!("the segment's header cannot be read: {error}"))),
         };
@@ -168,6 +168,9 @@ fn read_headers<D: Disk>(
         }
         if header.node != options.node {
             return Err(JournalError::OtherNode { path, found: header.node, expected: options.node });
+        }
+        if header.birth != 0 && options.birth != 0 && header.birth != options.birth {
+            return Err(JournalError::OtherDirectory { path });
         }
         if header.sequence != *sequence {
             return Err(corrupt(format!("it holds segment {}, its name says {sequence}", header.sequence)));

@@ -324,15 +324,75 @@ fn segments_of_another_cluster_node_or_format_are_refused() {
     let disk = three_segments();
     let name = "segment-0000000000000002.journal";
     let mut sector = disk.bytes(name)[..SECTOR].to_vec();
-    sector[8] = (FORMAT + 1) as u8;
+    sector[8] = (format::SEGMENT_FORMAT + 1) as u8;
     let sum = xxhash_rust::xxh3::xxh3_64_with_seed(&sector[..SECTOR - 8], 0);
     sector[SECTOR - 8..].copy_from_slice(&sum.to_le_bytes());
     disk.open(name).unwrap().write_at(0, &sector).unwrap();
     let golden = expect![[r#"
-        data/journal/segment-0000000000000002.journal: written by a newer version of isochrone: found format 2, this version reads up to 1.
+        data/journal/segment-0000000000000002.journal: written by a newer version of isochrone: found format 3, this version reads up to 2.
         Start the version that wrote it, or a later one.
     "#]];
     check(golden, &refusal(&disk));
+}
+
+fn born_as(birth: u64) -> JournalOptions {
+    JournalOptions { birth, ..options() }
+}
+
+#[test]
+fn segments_of_another_directory_are_refused_and_left_as_they_are() {
+    let disk = FaultyDisk::default();
+    let (mut journal, _) = Journal::open_on(disk.clone(), born_as(7), true).unwrap();
+    journal.append_sync(&[batch(A, &[b"acknowledged"])]).unwrap();
+    drop(journal);
+    let name = "segment-0000000000000001.journal";
+    let before = disk.bytes(name);
+    let opened = Journal::open_on(disk.clone(), born_as(8), false).err().unwrap();
+    let looked_at = newest(&disk, &born_as(8)).unwrap_err();
+    for error in [opened, looked_at] {
+        let told =
+            format!("data/journal/{name}: this was made in another data directory than what lies beside it");
+        assert!(error.to_string().starts_with(&told), "{error}");
+    }
+    assert!(disk.bytes(name) == before, "it was changed");
+    // Where nothing beside it says it, it is the journal that does.
+    assert_eq!(reopen(&disk).0.birth(), 7);
+}
+
+/// Makes the segments those of a version that knew nothing of births.
+fn forget_births(disk: &FaultyDisk) {
+    for name in disk.lengths().into_keys().filter(|name| name.starts_with("segment-")) {
+        let mut sector = disk.bytes(&name)[..SECTOR].to_vec();
+        sector[8] = 1;
+        sector[16 + 9 * 8..][..8].fill(0);
+        let sum = xxhash_rust::xxh3::xxh3_64_with_seed(&sector[..SECTOR - 8], 0);
+        sector[SECTOR - 8..].copy_from_slice(&sum.to_le_bytes());
+        let mut file = disk.open(&name).unwrap();
+        file.write_at(0, &sector).unwrap();
+        file.sync().unwrap();
+    }
+}
+
+#[test]
+fn a_journal_that_knows_no_birth_is_taken_as_it_is_and_told_it_wherever_that_is_cut_short() {
+    let old = copy_of(&three_segments(), "", None);
+    forget_births(&old);
+    let records = reopen_copy(&old).2;
+    assert!(records.len() > 5);
+    for power in [None].into_iter().chain((0..5_000).step_by(250).map(Some)) {
+        let disk = copy_of(&old, "", None);
+        disk.fail(Faults { power, ..Faults::default() });
+        let opened = Journal::open_on(disk.clone(), born_as(7), false);
+        assert!(opened.is_ok() || power.is_some());
+        let bound = opened.is_ok_and(|(journal, _)| journal.birth() == 7);
+        disk.crash(Crash::Torn(power.unwrap_or(0)));
+        let refused = Journal::open_on(disk.clone(), born_as(8), false).err();
+        match refused {
+            Some(error) => assert!(matches!(error, JournalError::OtherDirectory { .. }), "{error}"),
+            None => assert!(!bound, "it was bound, and is another's"),
+        }
+        assert_eq!(reopen(&disk).2, records, "{power:?}");
+    }
 }
 
 #[test]
@@ -404,6 +464,23 @@ fn a_full_disk_says_what_it_needs() {
         Free space on this disk or move the data directory to a larger one, then start the node again; nothing acknowledged is lost.
     "#]];
     check(golden, &error.to_string());
+}
+
+#[test]
+fn what_the_disk_is_not_to_blame_for_is_told_so() {
+    use rustix::io::Errno;
+    let told = |cause: std::io::Error| JournalError::io("FILE", "open", 0, cause).to_string();
+    let [files, threads] =
+        [Errno::MFILE, Errno::AGAIN].map(|errno| std::io::Error::from_raw_os_error(errno.raw_os_error()));
+    for cause in [files, threads, std::io::ErrorKind::OutOfMemory.into()] {
+        let told = told(cause);
+        assert!(
+            told.contains("LimitNOFILE") && told.contains("TasksMax") && !told.contains("check the disk"),
+            "{told}"
+        );
+    }
+    let full = told(std::io::ErrorKind::StorageFull.into());
+    assert!(full.starts_with("FILE: the disk is full: there is no room. Free space"), "{full}");
 }
 
 #[test]
@@ -503,17 +580,16 @@ fn a_journal_that_is_removed_while_it_is_written_stops() {
             }
         }
     };
-    for (what, told) in [("journal", "segment-0000000000000001.journal: "), ("", "IDENTITY: ")] {
-        let dir = used_directory();
-        let mut journal = opened(&dir);
-        journal.look().unwrap();
-        assert!(journal.metrics().free_bytes.load(Relaxed) > 0);
-        remove(&dir, what);
-        journal.append_sync(&[batch(A, &[b"the system takes it"])]).unwrap();
-        let error = journal.look().unwrap_err().to_string();
-        assert!(error.contains(&format!("{told}it was removed while the node ran")), "{error}");
-        journal.append_sync(&[batch(A, &[b"and so does nobody else"])]).unwrap_err();
-    }
+    let dir = used_directory();
+    let mut journal = opened(&dir);
+    journal.look().unwrap();
+    assert!(journal.metrics().free_bytes.load(Relaxed) > 0);
+    remove(&dir, "journal");
+    journal.append_sync(&[batch(A, &[b"the system takes it"])]).unwrap();
+    let error = journal.look().unwrap_err();
+    let told = "segment-0000000000000001.journal: it was removed while the node ran";
+    assert!(error.is_removed() && error.to_string().contains(told), "{error}");
+    journal.append_sync(&[batch(A, &[b"and so does nobody else"])]).unwrap_err();
     // The thread looks by itself, whether anything is written or not.
     let dir = used_directory();
     let (woken, wake) = counting_wake();
@@ -522,6 +598,61 @@ fn a_journal_that_is_removed_while_it_is_written_stops() {
     let error = thread.mark().wait(Position(99)).unwrap_err();
     assert!(matches!(error, JournalError::Removed { .. }), "{error}");
     assert!(thread.close().is_err() && woken.load(Relaxed) > 0);
+}
+
+#[test]
+fn a_node_that_has_lost_its_lock_alone_stops_and_goes_on_where_it_was() {
+    let dir = used_directory();
+    let open = || {
+        let directory = DataDirectory::open(dir.path(), 7, 1, Expect::Existing).unwrap();
+        Journal::open(directory, options()).unwrap().0
+    };
+    let mut journal = open();
+    std::fs::remove_file(dir.path().join("LOCK")).unwrap();
+    journal.append_sync(&[batch(A, &[b"acknowledged"])]).unwrap();
+    let error = journal.look().unwrap_err();
+    let told = "LOCK: it was removed while the node ran, or another was put in its place, so that a second process could open \
+                the directory. The node stops; nothing is lost. Start it again.";
+    assert!(error.to_string().ends_with(told), "{error}");
+    let later = journal.append_sync(&[batch(A, &[b"refused"])]).unwrap_err();
+    assert!(!error.is_removed() && !later.is_removed(), "it is to be started again");
+    drop(journal);
+    let mut records = Vec::new();
+    open().replay(|_, _, payload| records.push(payload.to_vec())).unwrap();
+    assert_eq!(records, [b"on a real disk".to_vec(), b"acknowledged".to_vec()]);
+}
+
+fn copy_all(from: &std::path::Path, to: &std::path::Path) {
+    if !from.is_dir() {
+        std::fs::copy(from, to).unwrap();
+        return;
+    }
+    std::fs::create_dir(to).unwrap();
+    for entry in from.read_dir().unwrap() {
+        let entry = entry.unwrap();
+        copy_all(&entry.path(), &to.join(entry.file_name()));
+    }
+}
+
+#[test]
+fn a_journal_that_is_exchanged_while_it_is_written_stops() {
+    let segment = "segment-0000000000000001.journal";
+    for what in ["data", "data/journal", "data/journal/segment-0000000000000001.journal", "data/LOCK"] {
+        let above = tempfile::tempdir().unwrap();
+        let directory = DataDirectory::open(&above.path().join("data"), 7, 1, Expect::Anything).unwrap();
+        let (mut journal, _) = Journal::open(directory, options()).unwrap();
+        journal.append_sync(&[batch(A, &[b"acknowledged"])]).unwrap();
+        journal.look().unwrap();
+        let (place, aside) = (above.path().join(what), above.path().join("aside"));
+        std::fs::rename(&place, &aside).unwrap();
+        copy_all(&aside, &place);
+        let error = journal.look().unwrap_err();
+        let (name, other) =
+            if what.ends_with("LOCK") { ("LOCK", "another") } else { (segment, "something else") };
+        let told = format!("{name}: it was removed while the node ran, or {other} was put in its place");
+        assert!(error.to_string().contains(&told), "{what}: {error}");
+        assert_eq!(error.is_removed(), name == segment, "{what}");
+    }
 }
 
 #[test]
@@ -583,27 +714,76 @@ fn a_directory_of_a_newer_format_is_refused() {
 }
 
 #[test]
-fn a_damaged_identity_is_refused() {
+fn an_identity_that_is_lost_or_damaged_is_made_again_from_the_segments() {
+    for damage in [None, Some(&b"ISOCHDIR"[..])] {
+        let dir = used_directory();
+        let path = dir.path().join("IDENTITY");
+        let whole = std::fs::read(&path).unwrap();
+        // What else lies there makes it nobody else's.
+        std::fs::write(dir.path().join("PEERS"), b"").unwrap();
+        match damage {
+            None => std::fs::remove_file(&path).unwrap(),
+            Some(bytes) => std::fs::write(&path, bytes).unwrap(),
+        }
+        assert!(DataDirectory::is_used(dir.path(), 7, 1).unwrap());
+        assert_eq!(DataDirectory::cluster_of(dir.path()).unwrap(), Some(7));
+        let refused = directory_refusal(dir.path(), 8, 1, Expect::Existing);
+        assert!(
+            refused.starts_with("DIR/journal: this data directory belongs to another cluster"),
+            "{refused}"
+        );
+        let directory = DataDirectory::open(dir.path(), 7, 1, Expect::Existing).unwrap();
+        let (mut journal, _) = Journal::open(directory, options()).unwrap();
+        let mut records = Vec::new();
+        journal.replay(|_, _, payload| records.push(payload.to_vec())).unwrap();
+        assert_eq!((records, journal.incarnation()), (vec![b"on a real disk".to_vec()], 2));
+        assert_eq!(std::fs::read(&path).unwrap(), whole);
+    }
+}
+
+#[test]
+fn a_lost_identity_beside_a_journal_of_a_newer_format_is_not_called_damage() {
+    for damage in [None, Some(&b"ISOCHDIR"[..])] {
+        let dir = used_directory();
+        let identity = dir.path().join("IDENTITY");
+        match damage {
+            None => std::fs::remove_file(&identity).unwrap(),
+            Some(bytes) => std::fs::write(&identity, bytes).unwrap(),
+        }
+        let path = dir.path().join("journal/segment-0000000000000001.journal");
+        let mut bytes = std::fs::read(&path).unwrap();
+        bytes[8] = (format::SEGMENT_FORMAT + 1) as u8;
+        let sum = xxhash_rust::xxh3::xxh3_64_with_seed(&bytes[..SECTOR - 8], 0);
+        bytes[SECTOR - 8..SECTOR].copy_from_slice(&sum.to_le_bytes());
+        std::fs::write(&path, bytes).unwrap();
+        let golden = expect![[r#"
+            DIR/journal/segment-0000000000000001.journal: written by a newer version of isochrone: found format 3, this version reads up to 2.
+            Start the version that wrote it, or a later one.
+        "#]];
+        check(golden, &directory_refusal(dir.path(), 7, 1, Expect::Existing));
+    }
+}
+
+#[test]
+fn a_segment_that_is_given_back_while_it_is_looked_at_is_passed_over() {
+    let dir = used_directory();
+    std::fs::remove_file(dir.path().join("IDENTITY")).unwrap();
+    // Listed, and not there when it is opened.
+    std::os::unix::fs::symlink("gone", dir.path().join("journal/segment-0000000000000002.journal")).unwrap();
+    assert_eq!(DataDirectory::cluster_of(dir.path()).unwrap(), Some(7));
+}
+
+#[test]
+fn a_damaged_identity_without_a_journal_is_refused() {
     let dir = used_directory();
     std::fs::write(dir.path().join("IDENTITY"), b"ISOCHDIR").unwrap();
+    std::fs::remove_dir_all(dir.path().join("journal")).unwrap();
     let golden = expect![[r#"
-        DIR/IDENTITY: corrupt at byte 0: this is no readable identity: it ends too early.
+        DIR/IDENTITY: corrupt at byte 0: this is no readable identity (it ends too early), and no segment of a journal beside it says whose it is.
         Nothing was changed.
         Records that this node acknowledged are damaged; do not start this node again with another directory, which would be without what it has promised: put a node of another name in its place (docs/operations.md, "A node that has lost its disk, or whose journal is damaged").
     "#]];
     check(golden, &directory_refusal(dir.path(), 7, 1, Expect::Anything));
-}
-
-#[test]
-fn a_lost_identity_beside_a_journal_is_refused() {
-    let dir = used_directory();
-    std::fs::remove_file(dir.path().join("IDENTITY")).unwrap();
-    let directory = DataDirectory::open(dir.path(), 7, 1, Expect::Anything).unwrap();
-    let error = Journal::open(directory, options()).err().unwrap().to_string();
-    assert!(
-        error.contains("IDENTITY: corrupt at byte 0: the file is missing, but a journal with records"),
-        "{error}"
-    );
 }
 
 #[test]

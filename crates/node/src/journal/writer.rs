@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
-use super::activation::{activate, encode_incarnation, preamble, salt};
+use super::activation::{activate, born, encode_incarnation, preamble, salt};
 use super::batch::{Batch, Fsync, JournalOptions, empty};
 use super::directory::DataDirectory;
 use super::disk::{Disk, DiskFile, RealDisk};
@@ -81,7 +81,7 @@ impl<D: Disk> Journal<D> {
             return Err(JournalError::Missing { path: disk.path("") });
         }
         let (journal, recovered) = if present {
-            Self::resume(disk, options, fresh, &names)?
+            Self::resume(disk, options, &names)?
         } else {
             (Self::create(disk, options, &names)?, Recovered::default())
         };
@@ -160,6 +160,12 @@ impl<D: Disk> Journal<D> {
         self.incarnation
     }
 
+    /// The birth of the directory it was made in; never zero.
+    #[must_use]
+    pub fn birth(&self) -> u64 {
+        self.options.birth
+    }
+
     /// Whether syncs are switched off.
     #[must_use]
     pub fn unsafe_no_fsync(&self) -> bool {
@@ -181,8 +187,8 @@ impl<D: Disk> Journal<D> {
         Arc::clone(&self.metrics)
     }
 
-    /// Looks whether what is written would be found at the next start: a file that somebody has removed takes writes and syncs
-    /// as before. Tells as well how much room there is. For now and then, not for every write.
+    /// Looks whether what is written would be found at the next start: a file that somebody has removed, or hidden behind
+    /// another, takes writes and syncs as before. Tells as well how much room there is. For now and then, not for every write.
     ///
     /// # Errors
     /// As [`Self::append_sync`].
@@ -192,11 +198,14 @@ impl<D: Disk> Journal<D> {
         }
         self.guard(|journal| {
             // Where that cannot be looked at nobody knows, and a write will tell.
-            let lost = match journal.file.linked() {
-                Ok(false) => Some(journal.path()),
-                Ok(true) | Err(_) => journal.directory.as_ref().and_then(DataDirectory::lost),
+            let lost = match journal.disk.holds(&journal.active().name, &journal.file) {
+                Ok(false) => Some(JournalError::Removed { path: journal.path() }),
+                Ok(true) | Err(_) => {
+                    let lock = journal.directory.as_ref().and_then(DataDirectory::lost);
+                    lock.map(|path| JournalError::Unlocked { path })
+                }
             };
-            lost.map_or(Ok(()), |path| Err(JournalError::Removed { path }))
+            lost.map_or(Ok(()), Err)
         })
     }
 
@@ -205,8 +214,9 @@ impl<D: Disk> Journal<D> {
         self.make_ahead = true;
     }
 
-    fn create(disk: D, options: JournalOptions, names: &[String]) -> Result<Self, JournalError> {
+    fn create(disk: D, mut options: JournalOptions, names: &[String]) -> Result<Self, JournalError> {
         let mut spares = Spares::find(&disk, names)?;
+        options.birth = born(&options);
         let header = SegmentHeader {
             cluster: options.cluster,
             node: options.node,
@@ -214,6 +224,7 @@ impl<D: Disk> Journal<D> {
             frame: 1,
             first: 1,
             salt: salt(&options, 1, 0),
+            birth: options.birth,
             ..SegmentHeader::default()
         };
         let mut buffer = Vec::new();
@@ -235,23 +246,20 @@ impl<D: Disk> Journal<D> {
 
     fn resume(
         disk: D,
-        options: JournalOptions,
-        fresh: bool,
+        mut options: JournalOptions,
         names: &[String],
     ) -> Result<(Self, Recovered), JournalError> {
         let pass = recover(&disk, names, &options, &mut |_, _, _| {})?;
         if let Some(torn) = &pass.recovered.torn {
             tracing::warn!(
                 file = %torn.path.display(), offset = torn.offset, entries = ?torn.entries, bytes = ?torn.bytes,
-                "the journal ends with an incomplete frame, which is dropped: its sync never returned"
+                "the journal ends with a frame that is not whole, which is dropped: a crash has cut it short before it was \
+                 acknowledged, or the node ended without a word within 100 ms of it and the disk has damaged it since"
             );
         }
-        if fresh && (pass.recovered.records > 0 || pass.segments.len() > 1) {
-            return Err(JournalError::Corrupt {
-                path: disk.path("../IDENTITY"),
-                offset: 0,
-                what: "the file is missing, but a journal with records is beside it".into(),
-            });
+        if options.birth == 0 {
+            let known = pass.segments.iter().map(|segment| segment.header.birth).rfind(|birth| *birth != 0);
+            options.birth = known.unwrap_or_else(|| born(&options));
         }
         // What the former life has renamed may be in the cache alone; nothing may rest on it, or take a spare's place, before.
         disk.sync_names().map_err(|e| JournalError::io(disk.path("."), "sync", 0, e))?;
@@ -283,6 +291,10 @@ impl<D: Disk> Journal<D> {
             encode_incarnation(&mut journal.buffer, journal.incarnation, nonce);
             journal.write_frame(0, 1, 0)?;
             journal.sync()?;
+            if journal.active().header.birth == 0 {
+                // An earlier version wrote it: from here on a segment of another directory is told from these.
+                journal.roll(0)?;
+            }
             journal.recycle()
         })?;
         Ok((journal, pass.recovered))
@@ -500,6 +512,7 @@ impl<D: Disk> Journal<D> {
             first: self.position_next,
             chain: self.chain,
             salt: salt(&self.options, sequence, self.chain),
+            birth: self.options.birth,
             ..self.active().header
         };
         let oldest = self.segments[0].header.sequence;

@@ -3,13 +3,18 @@
 //! same names, so the directory remembers them and such a file is refused. It remembers as well who the first replicas
 //! were: with others in the file, those of them that know nothing might agree without this one; which spares serve, since
 //! what the protocol has put there is not looked for elsewhere; and what else it rests on ([`Lasting`]).
+//!
+//! Since each node looks only at its own file and directory, nodes tell each other what these have to agree on ([`Agreed`]): under
+//! other replicas or partitions each would go on with those of its own file.
 
 use super::StartError;
 use crate::listing::Listing;
 use isochrone_core::deployment::{Deployment, Keyspace};
-use isochrone_core::{Lasting, NodeId, Span};
+use isochrone_core::{KeyspaceId, Lasting, NodeId, Span};
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 const KEYSPACES: Listing = Listing {
@@ -179,6 +184,89 @@ impl Layout {
     }
 }
 
+/// What the deployment files of all nodes must agree on of a keyspace: what a data directory remembers, but for leases, which bind
+/// the node that granted them, and spares, which one file may name before the others.
+#[derive(Clone, Eq, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Agreed {
+    /// Its number, by its place in the file.
+    pub number: u16,
+    /// Its name.
+    pub name: String,
+    /// What is fixed, by the keys of deployment files; of a long value its beginning and a checksum.
+    pub values: BTreeMap<String, String>,
+}
+
+/// Bytes of a value that is told whole: all keyspaces that a file may have fit into a greeting.
+const VALUE_MAX: usize = 88;
+
+/// What `node` tells of its keyspaces, with what lasts of each. Its data directory says the same, or it would not have started.
+pub(super) fn agreed(deployment: &Deployment, lasting: &[Lasting], node: NodeId) -> Arc<[Agreed]> {
+    let name = |node: &NodeId| deployment.node(*node).name.clone();
+    let of = |(keyspace, lasting): (&Keyspace, &Lasting)| {
+        let replicas: Vec<_> = keyspace.replicas.iter().map(name).collect();
+        // Who leads first is a matter of the first replicas: another's file may lead to somebody else.
+        let leader = lasting.leader.iter().filter(|_| keyspace.replicas.contains(&node));
+        let values = [
+            ("protocol", keyspace.protocol.clone()),
+            ("partitions", keyspace.partitions.to_string()),
+            ("replicas", replicas.join(",")),
+        ];
+        let values = values.into_iter().chain(leader.map(|leader| (LEADER, name(leader))));
+        let fixed = lasting.fixed.iter().map(|(key, value)| (*key, plain(value)));
+        let values = values.chain(fixed).map(|(key, value)| (key.to_owned(), short(&value))).collect();
+        Agreed { number: keyspace.id.0, name: keyspace.name.clone(), values }
+    };
+    deployment.keyspaces().iter().zip(lasting).map(of).collect()
+}
+
+/// A list without what means nothing in one.
+fn plain(value: &str) -> String {
+    let parts = value.split(',').map(str::trim).filter(|part| !part.is_empty());
+    parts.collect::<Vec<_>>().join(",")
+}
+
+/// What is told of a value.
+fn short(value: &str) -> String {
+    if value.len() <= VALUE_MAX {
+        return value.to_owned();
+    }
+    let begin = &value[..value.floor_char_boundary(VALUE_MAX / 2)];
+    format!("{begin}... ({} bytes, checksum {:08x})", value.len(), crc32c::crc32c(value.as_bytes()))
+}
+
+/// The keyspaces of this node of which its file and that of another say what cannot go together, and what; each node comes with its
+/// name. No difference is a keyspace that only one of them has, as while a new file goes round, or a key of which only
+/// one of them, of another version, knows.
+pub(crate) fn differences(
+    (me, mine): (&str, &[Agreed]),
+    (them, theirs): (&str, &[Agreed]),
+) -> Vec<(KeyspaceId, String)> {
+    let numbers: BTreeMap<u16, &Agreed> = theirs.iter().map(|other| (other.number, other)).collect();
+    let names: BTreeMap<&str, &Agreed> = theirs.iter().map(|other| (other.name.as_str(), other)).collect();
+    // A peer may say what it likes, and as much as a greeting holds.
+    let clean = |text: &str| short(text).escape_debug().to_string();
+    let difference = |own: &Agreed| {
+        let (name, number) = (own.name.as_str(), own.number);
+        if let Some(other) = numbers.get(&number).filter(|other| other.name != name) {
+            let other = clean(&other.name);
+            return Some(format!("keyspace number {number} is \"{name}\" at {me} and \"{other}\" at {them}"));
+        }
+        let other = names.get(name)?;
+        if other.number != number {
+            let other = other.number;
+            return Some(format!("keyspace \"{name}\" is number {number} at {me} and {other} at {them}"));
+        }
+        let pairs = own.values.iter().filter_map(|(key, is)| Some((key, is, other.values.get(key)?)));
+        let apart = pairs.filter(|(_, own, other)| own != other);
+        let (own, other): (Vec<_>, Vec<_>) = apart
+            .map(|(key, own, other)| (format!("{key} = {}", clean(own)), format!("{key} = {}", clean(other))))
+            .unzip();
+        let (own, other) = (own.join(", "), other.join(", "));
+        (!own.is_empty()).then(|| format!("keyspace \"{name}\" has {own} at {me} and {other} at {them}"))
+    };
+    mine.iter().filter_map(|own| Some((KeyspaceId(own.number), difference(own)?))).collect()
+}
+
 /// The names of the keyspaces whose data a directory holds, in the order of their numbers; none where no node has run in it.
 ///
 /// # Errors
@@ -225,6 +313,7 @@ fn line((name, known): (&String, &Known)) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::transport::frame::{HANDSHAKE_MAX, HELLO_MAX};
     use expect_test::{Expect, expect};
     use std::fs;
 
@@ -237,6 +326,116 @@ mod tests {
         }
         let known = isochrone_core::Known::names(&["epaxos", "multipaxos"]);
         Deployment::parse(&text, "t.toml", Path::new(""), &known).unwrap()
+    }
+
+    /// Of a keyspace, with what is fixed of it.
+    fn told(number: u16, name: &str, values: &[(&str, &str)]) -> Agreed {
+        let values = values.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+        Agreed { number, name: name.to_owned(), values }
+    }
+
+    #[test]
+    fn files_that_cannot_go_together_are_told_apart_and_others_are_not() {
+        let main = |replicas| told(1, "main", &[("protocol", "epaxos"), ("replicas", replicas)]);
+        let log = told(2, "log", &[("partitions", "1"), ("form", "slots")]);
+        let all = |mine: &[Agreed], theirs: &[Agreed]| differences(("n0", mine), ("n2", theirs));
+        let apart = |mine: &[Agreed], theirs: &[Agreed]| all(mine, theirs).pop().map(|(_, what)| what);
+        let (three, five) = (main("n0,n1,n2"), main("n0,n1,n2,n3,n4"));
+        let found = apart(&[log.clone(), three.clone()], &[five.clone(), log.clone()]);
+        let expected = "keyspace \"main\" has replicas = n0,n1,n2 at n0 and replicas = n0,n1,n2,n3,n4 at n2";
+        assert_eq!(found.as_deref(), Some(expected));
+        let split = told(2, "log", &[("partitions", "2"), ("form", "prefix")]);
+        let found = apart(std::slice::from_ref(&log), &[split]);
+        let expected =
+            "keyspace \"log\" has form = slots, partitions = 1 at n0 and form = prefix, partitions = 2 at n2";
+        assert_eq!(found.as_deref(), Some(expected));
+        let found = apart(std::slice::from_ref(&log), &[told(3, "log", &[])]);
+        assert_eq!(found.as_deref(), Some("keyspace \"log\" is number 2 at n0 and 3 at n2"));
+        let found = apart(std::slice::from_ref(&log), &[told(2, "other", &[]), told(3, "log", &[])]);
+        assert_eq!(found.as_deref(), Some("keyspace number 2 is \"log\" at n0 and \"other\" at n2"));
+        // Each that differs, and no other.
+        let numbers = |mine: &[Agreed], theirs: &[Agreed]| -> Vec<u16> {
+            all(mine, theirs).iter().map(|(keyspace, _)| keyspace.0).collect()
+        };
+        let (here, there) = ([three.clone(), log.clone()], told(2, "log", &[("partitions", "2")]));
+        assert_eq!(numbers(&here, &[three.clone(), there.clone()]), [2]);
+        assert_eq!(numbers(&here, &[five.clone(), there]), [1, 2]);
+        // While a new file goes round, and where a version knows of more that is fixed.
+        assert_eq!(apart(&[three.clone(), log.clone()], std::slice::from_ref(&three)), None);
+        assert_eq!(apart(std::slice::from_ref(&three), &[three.clone(), log.clone()]), None);
+        assert_eq!(
+            apart(std::slice::from_ref(&log), &[told(2, "log", &[("form", "slots"), ("more", "x")])]),
+            None
+        );
+        assert_eq!(apart(&[], &[log]), None);
+        // What a stranger says is no longer than what is told.
+        let endless = "\n".repeat(50_000);
+        let found = apart(&[three], &[told(1, "main", &[("replicas", endless.as_str())])]).unwrap();
+        assert!(found.len() < 400 && !found.contains('\n'), "{found}");
+    }
+
+    #[test]
+    fn what_each_node_may_have_of_its_own_is_not_compared() {
+        let text = "cluster = \"t\"\n[[region]]\nname = \"here\"\n".to_owned();
+        let node = |name: &str| format!("[[node]]\nname = \"{name}\"\nregion = \"here\"\n");
+        let text = text + &["a", "b", "c", "d"].map(node).concat();
+        let text =
+            text + "[[keyspace]]\nname = \"main\"\nprotocol = \"epaxos\"\nreplicas = [\"a\", \"b\", \"c\"]\n";
+        let known = isochrone_core::Known::names(&["epaxos"]);
+        let deployment = Deployment::parse(&text, "t.toml", Path::new(""), &known).unwrap();
+        let says = |node: u16, lasting: &Lasting| {
+            agreed(&deployment, std::slice::from_ref(lasting), NodeId(node)).to_vec()
+        };
+        let apart = |mine: &[Agreed], theirs: &[Agreed]| {
+            differences(("a", mine), ("x", theirs)).pop().map(|(_, what)| what)
+        };
+        let led = |leader, bounds: &str| Lasting {
+            fixed: vec![("bounds", bounds.to_owned())],
+            leader: Some(NodeId(leader)),
+            ..Lasting::default()
+        };
+        let mine = says(0, &led(0, "k,m"));
+        let later = Lasting { spares: vec![NodeId(3)], leases: Span::from_secs(9), ..led(0, " k, m,") };
+        assert_eq!(apart(&mine, &says(1, &later)), None, "spares, leases, and how a list is written");
+        assert_eq!(
+            apart(&mine, &says(3, &led(1, "k,m"))),
+            None,
+            "a newcomer's file may lead to another leader"
+        );
+        let found = apart(&mine, &says(2, &led(1, "k,m"))).unwrap();
+        assert_eq!(found, "keyspace \"main\" has leader = a at a and leader = b at x");
+        let found = apart(&mine, &says(3, &led(0, "k,n"))).unwrap();
+        assert_eq!(found, "keyspace \"main\" has bounds = k,m at a and bounds = k,n at x");
+        // Of what is long a part is told, which says whether all is the same.
+        let long = |last: &str| says(1, &led(0, &("k".repeat(500) + last)));
+        assert_eq!(apart(&long("x"), &long("x")), None);
+        let found = apart(&long("x"), &long("y")).unwrap();
+        assert!(found.contains("k... (501 bytes, checksum ") && found.len() < 300, "{found}");
+    }
+
+    #[test]
+    fn a_greeting_holds_all_keyspaces_that_a_file_may_have() {
+        let name = |first: char, number: usize| format!("{first}{number:063}");
+        let mut text = "cluster = \"t\"\n[[region]]\nname = \"here\"\n".to_owned();
+        for node in 0..7 {
+            text += &format!("[[node]]\nname = \"{}\"\nregion = \"here\"\n", name('n', node));
+        }
+        for keyspace in 0..256 {
+            text += &format!(
+                "[[keyspace]]\nname = \"{}\"\nprotocol = \"epaxos\"\npartitions = 1024\n",
+                name('k', keyspace)
+            );
+        }
+        let known = isochrone_core::Known::names(&["epaxos"]);
+        let deployment = Deployment::parse(&text, "t.toml", Path::new(""), &known).unwrap();
+        let long = "m".repeat(VALUE_MAX);
+        let fixed = ["placement", "bounds"].map(|key| (key, long.clone())).into_iter();
+        let fixed = fixed.chain([("fast_path", "false".to_owned())]).collect();
+        let lasting = Lasting { fixed, leader: Some(NodeId(6)), ..Lasting::default() };
+        let told = agreed(&deployment, &vec![lasting; 256], NodeId(0));
+        let bytes = isochrone_core::wire::encode(&told).len();
+        // The rest of a greeting is at most as long as an answer to it.
+        assert!(bytes + HANDSHAKE_MAX <= HELLO_MAX, "{bytes}");
     }
 
     #[test]
@@ -353,7 +552,7 @@ mod tests {
         );
         fs::write(&path, "isochrone keyspaces, format 3\n").unwrap();
         refused(&begun, expect!["KEYSPACES: it is of another format; this version reads formats 1 and 2"]);
-        let told = r#"Put it back as it was, or put a node of another name in the place of this one (docs/operations.md, "A node that has lost its disk, or whose journal is damaged")"#;
+        let told = r#"Put it back as it was. Where that is lost and this node is the only one of its deployment, it can be made again (docs/operations.md, "What a data directory is"); else put a node of another name in the place of this one (the same page, "A node that has lost its disk, or whose journal is damaged")"#;
         for (text, what) in [
             (format!("{}\nmain 1\n", KEYSPACES.older), format!("a line is not {}", KEYSPACES.line)),
             (written.replace("multipaxos", "multipaxoz"), "its checksum is another".to_owned()),

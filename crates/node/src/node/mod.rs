@@ -6,7 +6,8 @@ mod recovery;
 mod sockets;
 
 pub use handle::{NodeHandle, Orders};
-pub use layout::keyspaces;
+pub(crate) use layout::differences;
+pub use layout::{Agreed, keyspaces};
 pub use recovery::process_incarnation;
 pub use sockets::{Sockets, bound};
 
@@ -240,6 +241,7 @@ impl Node {
         shard.set_time(clock.now(), clock.stamp());
 
         let life = births.own().clone();
+        let agreed = layout::agreed(&deployment, &keyspaces.lasting, config.node);
         let hello = |to| Hello {
             magic: MAGIC,
             version: VERSION,
@@ -248,6 +250,7 @@ impl Node {
             from: config.node,
             to,
             life: life.clone(),
+            keyspaces: Arc::clone(&agreed),
         };
         let mut listener = match config.sockets.peer.take() {
             None => None,
@@ -573,6 +576,7 @@ impl Keyspaces {
         self.served.push(Served {
             id: keyspace.id,
             protocol,
+            led: placed.led,
             metrics: Arc::new(KeyspaceMetrics::new(&keyspace.name, protocol, region, replicas)),
             nodes: keyspace.replicas.clone(),
             spares,

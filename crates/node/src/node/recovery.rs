@@ -4,8 +4,10 @@ use super::layout::{self, Layout};
 use super::{Keyspaces, NodeConfig, StartError, system_random};
 use crate::births::Births;
 use crate::hosted::Hosted;
-use crate::journal::{DataDirectory, Fsync, JournalError, JournalOptions, JournalThread, Position, StreamId};
-use crate::snapshots::{SnapshotThread, Start};
+use crate::journal::{
+    DataDirectory, Fsync, JournalError, JournalOptions, JournalThread, Position, SNAPSHOTS, StreamId,
+};
+use crate::snapshots::{SnapshotError, SnapshotStore, SnapshotThread, Start};
 use isochrone_core::deployment::Deployment;
 use isochrone_core::{Blob, Identity, Lasting, NodeId};
 use mio::Waker;
@@ -42,7 +44,11 @@ pub(super) fn recover(
     }
     let used = !directory.fresh();
     let layout = check(&config.data, deployment, config.node, &keyspaces.lasting, used, false)?;
-    let mut start = Start::open(directory, options)?;
+    options.birth = Births::birth(&config.data, config.node)?;
+    let mut start = Start::open(directory, options).map_err(|error| match error {
+        SnapshotError::Journal(error) => named(error, deployment),
+        other => other.into(),
+    })?;
     let incarnation = start.incarnation();
     let mut random = system_random()?;
     let mut processes: BTreeMap<StreamId, Box<dyn Hosted>> = BTreeMap::new();
@@ -74,7 +80,7 @@ pub(super) fn recover(
         return Err(StartError::Recovery { process, cause });
     }
     layout.keep(&config.data)?;
-    let births = Births::open(&config.data, config.node, incarnation, &mut random)?;
+    let births = Births::open(&config.data, config.node, incarnation, start.birth(), &mut random)?;
     if let Some(told) = births.unlisted(deployment.nodes().len()) {
         tracing::error!("{told}");
     }
@@ -114,13 +120,17 @@ pub(super) fn check(
     }
     let mut holds = open;
     if !open {
-        let newest = DataDirectory::newest(data, deployment.cluster_id(), node.0);
+        let birth = Births::birth(data, node)?;
+        let newest = DataDirectory::newest(data, deployment.cluster_id(), node.0, birth);
         let newest = newest.map_err(|error| named(error, deployment))?;
         Births::check(data, node, &newest)?;
+        SnapshotStore::openable(&data.join(SNAPSHOTS))?;
         // A first start may have been cut short before it wrote what is looked for below.
         holds = newest.last > Position::ZERO;
     }
-    match layout.missing(data).or_else(|| Births::missing(data)) {
+    // Who is alone has met nobody, and its birth is in its journal.
+    let alone = deployment.nodes().len() == 1;
+    match layout.missing(data).or_else(|| Births::missing(data).filter(|_| !alone)) {
         Some(error) if holds => Err(error),
         _ => Ok(layout),
     }
@@ -152,4 +162,121 @@ fn named(error: JournalError, deployment: &Deployment) -> StartError {
 /// the first life of a node, where a process has no promises of an earlier one to fear.
 pub fn process_incarnation(node: u32, start: u8) -> u32 {
     (node.saturating_sub(1) << 8 | u32::from(start)) + 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::journal::format::SegmentHeader;
+    use crate::journal::{Batch, Expect, Journal};
+    use isochrone_core::Random;
+    use std::fs;
+
+    /// So many nodes, the first of which has the only replica.
+    fn deployment(nodes: u16) -> Deployment {
+        let mut text = "cluster = \"t\"\n[[region]]\nname = \"here\"\n".to_owned();
+        for node in 0..nodes {
+            let port = 7000 + node;
+            text +=
+                &format!("[[node]]\nname = \"n{node}\"\nregion = \"here\"\nlisten = \"127.0.0.1:{port}\"\n");
+        }
+        text += "[[keyspace]]\nname = \"main\"\nprotocol = \"multipaxos\"\nreplicas = [\"n0\"]\n";
+        let known = isochrone_core::Known::names(&["multipaxos"]);
+        Deployment::parse(&text, "t.toml", Path::new(""), &known).unwrap()
+    }
+
+    /// The first node starts as [`recover`] has it.
+    fn begin(data: &Path, deployment: &Deployment) -> Result<Journal, StartError> {
+        let (cluster, me) = (deployment.cluster_id(), NodeId(0));
+        let directory = DataDirectory::open(data, cluster, 0, Expect::Anything)?;
+        let layout = check(data, deployment, me, &[Lasting::default()], !directory.fresh(), false)?;
+        let options = JournalOptions { birth: Births::birth(data, me)?, ..JournalOptions::new(cluster, 0) };
+        let (journal, _) = Journal::open(directory, options)?;
+        layout.keep(data)?;
+        Births::open(data, me, journal.incarnation(), journal.birth(), &mut Random::seeded(1))?;
+        Ok(journal)
+    }
+
+    /// It starts and acknowledges something.
+    fn live(data: &Path, deployment: &Deployment) -> Result<(), StartError> {
+        let mut batch = Batch::default();
+        batch.record(StreamId(1), b"acknowledged");
+        begin(data, deployment)?.append_sync(&[batch])?;
+        Ok(())
+    }
+
+    fn birth(data: &Path) -> u64 {
+        let birth = Births::birth(data, NodeId(0)).unwrap();
+        let segment = fs::read(data.join("journal/segment-0000000000000001.journal")).unwrap();
+        let head = SegmentHeader::decode(&segment).unwrap();
+        assert_eq!(head.birth, birth, "the journal bears it as well");
+        birth
+    }
+
+    #[test]
+    fn a_journal_or_a_birth_of_another_directory_is_refused() {
+        let deployment = deployment(3);
+        let [one, other] = [0, 1].map(|_| {
+            let data = tempfile::tempdir().unwrap();
+            live(data.path(), &deployment).unwrap();
+            data
+        });
+        assert_ne!(birth(one.path()), birth(other.path()));
+        for what in ["journal", "PEERS"] {
+            let exchange = || {
+                let [mine, theirs] = [&one, &other].map(|data| data.path().join(what));
+                let aside = one.path().join("aside");
+                fs::rename(&mine, &aside).unwrap();
+                fs::rename(&theirs, &mine).unwrap();
+                fs::rename(&aside, &theirs).unwrap();
+            };
+            exchange();
+            let segment = one.path().join("journal/segment-0000000000000001.journal");
+            let before = fs::read(&segment).unwrap();
+            for _ in 0..2 {
+                let refused = live(one.path(), &deployment).unwrap_err().to_string();
+                let told = format!("{}: this was made in another data directory", segment.display());
+                assert!(refused.starts_with(&told), "{refused}");
+            }
+            assert!(fs::read(&segment).unwrap() == before, "it was changed");
+            exchange();
+        }
+        for data in [one, other] {
+            live(data.path(), &deployment).unwrap();
+        }
+    }
+
+    #[test]
+    fn wherever_a_first_start_is_cut_short_the_next_one_goes_on() {
+        let deployment = deployment(3);
+        let written = ["IDENTITY", "KEYSPACES", "PEERS"];
+        for there in 0..=written.len() {
+            let data = tempfile::tempdir().unwrap();
+            drop(begin(data.path(), &deployment).unwrap());
+            let born = birth(data.path());
+            for name in &written[there..] {
+                fs::remove_file(data.path().join(name)).unwrap();
+            }
+            for _ in 0..2 {
+                live(data.path(), &deployment).unwrap();
+                assert_eq!(birth(data.path()), born, "{there}");
+            }
+        }
+    }
+
+    #[test]
+    fn only_who_is_alone_may_lose_what_it_knows_of_its_peers() {
+        let data = tempfile::tempdir().unwrap();
+        let alone = deployment(1);
+        live(data.path(), &alone).unwrap();
+        let born = birth(data.path());
+        fs::remove_file(data.path().join("PEERS")).unwrap();
+        let refused = live(data.path(), &deployment(3)).unwrap_err().to_string();
+        assert!(refused.contains("PEERS: it is missing, though there is data beside it"), "{refused}");
+        live(data.path(), &alone).unwrap();
+        assert_eq!(birth(data.path()), born);
+        fs::remove_file(data.path().join("KEYSPACES")).unwrap();
+        let refused = live(data.path(), &alone).unwrap_err().to_string();
+        assert!(refused.contains("KEYSPACES: it is missing, though there is data beside it"), "{refused}");
+    }
 }

@@ -29,7 +29,6 @@ use window::Window;
 use crate::certificates::Watch;
 use crate::clock::Clock;
 use crate::gateway;
-use crate::hosted::Hosted;
 use crate::io::{Answer, Reply};
 use crate::journal::{JournalError, Position, StreamId};
 use crate::poller::{FIRST_FREE, Poller, WAKER};
@@ -69,8 +68,6 @@ pub enum Control {
     Stop,
     /// The same with all other nodes at once: leadership goes to nobody, since nobody will be there to take it.
     StopWithAll,
-    /// Start a process, restored and replayed.
-    StartProcess(Box<dyn Hosted>),
     /// Stop a process; answers whether it ran.
     StopProcess(ProcessId, Responder),
     /// Ask the replica of a keyspace on this node.
@@ -295,7 +292,6 @@ impl Reactor {
         match order {
             Control::Stop => self.begin_stop(true, now),
             Control::StopWithAll => self.begin_stop(false, now),
-            Control::StartProcess(process) => self.shard.start(process),
             Control::StopProcess(id, respond) => {
                 let stopped = self.shard.stop(id);
                 self.origins.process_stopped(id);

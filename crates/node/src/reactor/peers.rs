@@ -3,9 +3,10 @@
 use super::{Failure, Kind, token};
 use crate::births::{Births, Stranger};
 use crate::clock::Clock;
-use crate::hub::Heard;
+use crate::hub::{Heard, News};
 use crate::limits::{Limits, Lines};
 use crate::metrics::NodeMetrics;
+use crate::node::{Agreed, differences};
 use crate::outgoing::Outgoing;
 use crate::poller::Ready;
 use crate::reactor::slab::Slab;
@@ -19,7 +20,7 @@ use crate::transport::stream::{Acceptor, Got, Stream};
 use isochrone_core::{Instant, KeyspaceId, NodeId, PartitionId, Span, Stamp};
 use mio::Registry;
 use mio::net::TcpListener;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -73,6 +74,17 @@ pub(crate) struct Peers {
     births: Births,
     /// Lines about connections that have not greeted.
     strangers: Lines,
+    /// In what the deployment files of others differed when they last greeted.
+    pub apart: BTreeMap<NodeId, Apart>,
+}
+
+/// In what another node's deployment file and this one's differ.
+#[derive(Clone, Eq, PartialEq, Debug, Default)]
+pub(crate) struct Apart {
+    /// The keyspaces of which nothing is taken from that node.
+    pub keyspaces: BTreeSet<KeyspaceId>,
+    /// What differs, for people; empty where nothing does.
+    pub why: String,
 }
 
 struct Inbound {
@@ -80,6 +92,8 @@ struct Inbound {
     frames: FrameBuffer,
     /// Who it is, once it has greeted.
     node: Option<NodeId>,
+    /// By its greeting.
+    apart: Apart,
     until: Instant,
 }
 
@@ -98,6 +112,8 @@ enum Broken {
     Greeting(String),
     #[error("{name}: {why}")]
     Stranger { name: String, why: Stranger },
+    #[error("{}", .apart.why)]
+    Differs { node: NodeId, apart: Apart },
     #[error("it sent a frame that a dialler does not send here")]
     Unexpected,
 }
@@ -135,6 +151,7 @@ impl Peers {
             generation: 0,
             births,
             strangers: Lines::default(),
+            apart: BTreeMap::new(),
         }
     }
 
@@ -165,7 +182,13 @@ impl Peers {
                 Ok(stream) => {
                     let until = now + self.limits.handshake_time;
                     let frames = FrameBuffer::default();
-                    self.inbound.insert(Inbound { stream, frames, node: None, until });
+                    self.inbound.insert(Inbound {
+                        stream,
+                        frames,
+                        node: None,
+                        apart: Apart::default(),
+                        until,
+                    });
                 }
                 Err(error) => tracing::warn!(%error, "cannot take in a peer"),
             }
@@ -233,11 +256,22 @@ impl Peers {
             Reading { clock, hello, name, leaders, claimed, births, links, emulation, limits, news };
         let outcome = context.read(inbound, shard, scratch);
         let outcome = outcome.and_then(|more| Ok((more, inbound.stream.flush()?)));
-        if let Some(node) = inbound.node.filter(|_| known.is_none())
-            && let Some(link) = self.links.get_mut(&node)
-            && let Some(queue) = shard.io().outgoing.peer(node)
-        {
-            link.hail(queue, clock.now(), registry);
+        if let Some(node) = inbound.node.filter(|_| known.is_none()) {
+            let apart = inbound.apart.clone();
+            if apart.keyspaces.is_empty() {
+                self.apart.remove(&node);
+            } else {
+                self.metrics.refused_greetings.fetch_add(1, Relaxed);
+                if self.apart.get(&node) != Some(&apart) {
+                    tracing::warn!(why = %apart.why, "nothing of a keyspace is taken from a peer");
+                }
+                self.apart.insert(node, apart);
+            }
+            if let Some(link) = self.links.get_mut(&node)
+                && let Some(queue) = shard.io().outgoing.peer(node)
+            {
+                link.hail(queue, clock.now(), registry);
+            }
         }
         match outcome {
             Ok((true, _)) => self.again.push(index),
@@ -297,7 +331,7 @@ impl Peers {
     /// it is over.
     fn compare_clocks(&mut self, now: Instant, stamp: Stamp) {
         for (node, link) in &self.links {
-            let Some((ahead, wrong)) = link.told.map(|told| told.ahead(now, stamp)) else { continue };
+            let Some((ahead, wrong)) = link.told().map(|told| told.ahead(now, stamp)) else { continue };
             let apart = ahead.unsigned_abs();
             let (least, most) = (apart.saturating_sub(wrong), apart.saturating_add(wrong));
             let told = self.warned.get(node).copied();
@@ -325,7 +359,7 @@ impl Peers {
 
     /// By how many nanoseconds the clock of a peer is ahead of this node's, which stands at `stamp`.
     pub fn ahead(&self, node: NodeId, now: Instant, stamp: Stamp) -> Option<i64> {
-        Some(self.links.get(&node)?.told?.ahead(now, stamp).0)
+        Some(self.links.get(&node)?.told()?.ahead(now, stamp).0)
     }
 
     /// Ends greetings that take too long, looks at clocks, and takes who could not be taken.
@@ -374,14 +408,20 @@ impl Peers {
         self.links.values().map(Link::next_deadline).min().unwrap_or(Instant::MAX)
     }
 
-    /// The round trip to a peer, what is emulated included.
+    /// The shortest round trip of the last ten seconds to a peer that is reached, what is emulated included.
     pub fn round_trip(&self, node: NodeId) -> Option<Span> {
-        let measured = self.links.get(&node)?.told?.round_trip;
+        // Pings pass a way that is cut.
+        let measured = self.links.get(&node).filter(|link| link.ready())?.told()?.round_trip;
         let emulated = self.emulation.as_ref().map_or(Span::ZERO, |emulation| {
             let me = self.hello.from;
             emulation.get(me, node).one_way + emulation.get(node, me).one_way
         });
         Some(measured + emulated)
+    }
+
+    /// Whether nothing of a keyspace is taken from a node, since their deployment files differ in it.
+    pub fn is_apart(&self, node: NodeId, keyspace: KeyspaceId) -> bool {
+        self.apart.get(&node).is_some_and(|apart| apart.keyspaces.contains(&keyspace))
     }
 
     /// Whether a link was made since this was last asked: its peer has not heard what others were told before.
@@ -433,8 +473,10 @@ impl Peers {
     fn end(&mut self, index: usize, registry: &Registry, why: &Broken) {
         let node = self.inbound.get(index).and_then(|inbound| inbound.node);
         let peer = node.and_then(|node| self.links.get(&node)).map_or("unknown", |link| &link.name);
+        // A node dials again and again: that its file differs is one line.
+        let known = matches!(why, Broken::Differs { node, apart } if self.apart.get(node) == Some(apart));
         // Whoever has not greeted may be anybody.
-        let told = node.is_some() || self.strangers.take();
+        let told = node.is_some() || !known && self.strangers.take();
         match why {
             Broken::Io(_) | Broken::Closed => {
                 if told {
@@ -445,6 +487,13 @@ impl Peers {
                 self.metrics.refused_greetings.fetch_add(1, Relaxed);
                 if told {
                     tracing::warn!(why = %why, "a connection to the peer port was refused");
+                }
+            }
+            Broken::Differs { node, apart } => {
+                self.metrics.refused_greetings.fetch_add(1, Relaxed);
+                if told {
+                    tracing::warn!(why = %why, "a connection to the peer port was refused");
+                    self.apart.insert(*node, apart.clone());
                 }
             }
             Broken::Frame(_) | Broken::Message(_) | Broken::Unexpected => {
@@ -506,12 +555,16 @@ impl Reading<'_> {
             };
             let now = shard.look_at(self.clock);
             // Before the greeting nobody may make us keep more than a greeting.
-            let limit = if inbound.node.is_some() { self.limits.frame_bytes } else { frame::HANDSHAKE_MAX };
-            let Inbound { stream, frames, node, .. } = inbound;
+            let limit = if inbound.node.is_some() { self.limits.frame_bytes } else { frame::HELLO_MAX };
+            let Inbound { stream, frames, node, apart, .. } = inbound;
             frames.feed(&scratch[..bytes], limit, |frame| match (frame, *node) {
+                (Frame::Message { to, .. }, Some(_)) if apart.keyspaces.contains(&to.keyspace) => {
+                    shard.misaddressed += 1;
+                    Ok(())
+                }
                 (Frame::Message { from, to, body }, Some(peer)) => Ok(shard.frame(peer, from, to, body)?),
                 (Frame::Hello(hello), None) => {
-                    self.greet(&hello, stream).inspect_err(|why| match why {
+                    *apart = self.greet(&hello, stream).inspect_err(|why| match why {
                         Broken::Stranger {
                             why: why @ (Stranger::Reborn | Stranger::Outdated { .. }),
                             ..
@@ -525,6 +578,11 @@ impl Reading<'_> {
                     frame::welcome(stream.out(), self.births.own());
                     Ok(())
                 }
+                (Frame::News(News::Waiting { keyspace, .. } | News::Filled { keyspace, .. }), Some(_))
+                    if apart.keyspaces.contains(&keyspace) =>
+                {
+                    Ok(())
+                }
                 (Frame::News(news), Some(peer)) => {
                     self.news.push((peer, Some(news)));
                     Ok(())
@@ -532,6 +590,7 @@ impl Reading<'_> {
                 (Frame::Ping(ping), Some(peer)) => {
                     // What the emulated network cuts off says nothing here, although its pings come.
                     let leads = if self.is_cut_off(peer) { Vec::new() } else { ping.leads };
+                    let leads = leads.into_iter().filter(|(of, ..)| !apart.keyspaces.contains(of));
                     for (keyspace, partition, reign) in leads {
                         // Nobody tells of more groups than a cluster may have.
                         if self.leaders.len() >= LEADERS_MAX
@@ -564,11 +623,24 @@ impl Reading<'_> {
         self.emulation.is_some_and(|emulation| emulation.get(peer, me).cut || emulation.get(me, peer).cut)
     }
 
-    /// Whether this greeting is one of a peer's.
-    fn greet(&mut self, hello: &Hello, stream: &Stream) -> Result<(), Broken> {
+    /// Whether this greeting is one of a peer's, and in what its deployment file differs: the keyspaces that agree are served all
+    /// the same.
+    fn greet(&mut self, hello: &Hello, stream: &Stream) -> Result<Apart, Broken> {
         self.recognise(hello, stream).map_err(Broken::Greeting)?;
         let name = self.called(hello.from);
-        self.births.meet(hello.from, &hello.life).map_err(|why| Broken::Stranger { name, why })
+        let (mine, theirs) = (&*self.hello.keyspaces, &*hello.keyspaces);
+        let apart = apart((self.name, mine), (name.as_str(), theirs));
+        // Where all keyspaces of both differ nothing is exchanged, and its data directory not remembered: who has begun under a
+        // wrong file needs another one.
+        let agrees = |own: &Agreed| {
+            let there = theirs.iter().any(|other| other.number == own.number);
+            there && !apart.keyspaces.contains(&KeyspaceId(own.number))
+        };
+        if !apart.keyspaces.is_empty() && !mine.iter().any(agrees) {
+            return Err(Broken::Differs { node: hello.from, apart });
+        }
+        self.births.meet(hello.from, &hello.life).map_err(|why| Broken::Stranger { name, why })?;
+        Ok(apart)
     }
 
     /// What a node is called here; one that is not in the file has only a number.
@@ -623,11 +695,29 @@ impl Reading<'_> {
     }
 }
 
+/// In what the files of this node and of another, each with its name, differ.
+fn apart(mine: (&str, &[Agreed]), theirs: (&str, &[Agreed])) -> Apart {
+    let found = differences(mine, theirs);
+    let Some((_, what)) = found.first() else { return Apart::default() };
+    let more = match found.len() - 1 {
+        0 => String::new(),
+        more => format!(", and {more} more differ"),
+    };
+    let why = format!(
+        "the deployment files of {} and {} differ in what must be the same on all nodes: {what}{more}; see \
+         docs/operations.md, \"Files that differ\"",
+        mine.0, theirs.0
+    );
+    Apart { keyspaces: found.into_iter().map(|(keyspace, _)| keyspace).collect(), why }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::transport::frame::Life;
     use crate::transport::link::Told;
     use isochrone_core::Random;
+    use mio::Token;
     use std::fmt::Debug;
     use std::sync::Mutex;
     use tracing::field::Field;
@@ -636,10 +726,11 @@ mod tests {
     #[test]
     fn who_does_not_greet_makes_room_for_who_comes_later() {
         let data = tempfile::tempdir().unwrap();
-        let births = Births::open(data.path(), NodeId(0), 1, &mut Random::seeded(1)).unwrap();
+        let births = Births::open(data.path(), NodeId(0), 1, 1, &mut Random::seeded(1)).unwrap();
         let (magic, version, life) = (MAGIC, VERSION, births.own().clone());
         let (from, to) = (NodeId(0), NodeId(1));
-        let hello = Hello { magic, version, cluster_id: 1, cluster: "tests".to_owned(), from, to, life };
+        let (cluster, keyspaces) = ("tests".to_owned(), Arc::default());
+        let hello = Hello { magic, version, cluster_id: 1, cluster, from, to, life, keyspaces };
         let listener = TcpListener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
         let address = listener.local_addr().unwrap();
         let limits = Limits { handshakes: 2, ..Limits::default() };
@@ -699,10 +790,11 @@ mod tests {
     #[test]
     fn strangers_do_not_fill_the_log() {
         let data = tempfile::tempdir().unwrap();
-        let births = Births::open(data.path(), NodeId(0), 1, &mut Random::seeded(1)).unwrap();
+        let births = Births::open(data.path(), NodeId(0), 1, 1, &mut Random::seeded(1)).unwrap();
         let (magic, version, life) = (MAGIC, VERSION, births.own().clone());
         let (from, to) = (NodeId(0), NodeId(1));
-        let hello = Hello { magic, version, cluster_id: 1, cluster: "tests".to_owned(), from, to, life };
+        let (cluster, keyspaces) = ("tests".to_owned(), Arc::default());
+        let hello = Hello { magic, version, cluster_id: 1, cluster, from, to, life, keyspaces };
         let listener = TcpListener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
         let address = listener.local_addr().unwrap();
         let limits = Limits::default();
@@ -731,6 +823,79 @@ mod tests {
         let (told, left_out): (Vec<u64>, u64) = (more.clone().collect(), more.sum());
         assert!(!told.is_empty());
         assert_eq!((lines.len() - told.len()) as u64 + left_out, 1_000, "{lines:?}");
+    }
+
+    #[test]
+    fn a_node_whose_file_differs_is_refused_and_told_of_once() {
+        let data = tempfile::tempdir().unwrap();
+        let births = Births::open(data.path(), NodeId(0), 1, 1, &mut Random::seeded(1)).unwrap();
+        let (magic, version, life) = (MAGIC, VERSION, births.own().clone());
+        let (from, to, cluster) = (NodeId(0), NodeId(1), "tests".to_owned());
+        let of = |replicas: &str| -> Arc<[Agreed]> {
+            let values = [("replicas".to_owned(), replicas.to_owned())].into();
+            [Agreed { number: 1, name: "main".to_owned(), values }].into()
+        };
+        let keyspaces = of("a,b,c");
+        let hello = Hello { magic, version, cluster_id: 1, cluster, from, to, life, keyspaces };
+        let greeting = |birth, replicas| {
+            let life = Life { birth, ..hello.life.clone() };
+            Hello { from: to, to: from, life, keyspaces: of(replicas), ..hello.clone() }
+        };
+        let (same, other) = (greeting(7, "a,b,c"), greeting(8, "a,b,c,d,e"));
+        let listener = TcpListener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let address = listener.local_addr().unwrap();
+        let (limits, poll) = (Limits::default(), mio::Poll::new().unwrap());
+        let target = Target::new("127.0.0.1", 1);
+        let link = Link::new(to, "b".to_owned(), target, Token(0), hello.clone(), None, Random::seeded(2));
+        let mut peers =
+            Peers::new(hello, Some(listener), Acceptor::Plain, None, Arc::default(), limits, births);
+        peers.name = "a".to_owned();
+        peers.links.insert(to, link);
+        let log = Log::default();
+        let greet = |peers: &mut Peers, hello: &Hello| {
+            let _client = std::net::TcpStream::connect(address).unwrap();
+            while peers.inbound.len() == 0 {
+                peers.accept(Instant::ZERO, poll.registry());
+            }
+            let index = peers.inbound.keys()[0];
+            let Peers { hello: own, name, leaders, claimed, births, links, limits, news, inbound, .. } =
+                &mut *peers;
+            let (clock, emulation) = (Clock::start(), None);
+            let mut context =
+                Reading { clock, hello: own, name, leaders, claimed, births, links, emulation, limits, news };
+            let greeted = context.greet(hello, &inbound.get(index).unwrap().stream);
+            peers.end(index, poll.registry(), greeted.as_ref().err().unwrap_or(&Broken::Closed));
+            greeted.map_err(|why| why.to_string())
+        };
+        tracing::subscriber::with_default(log.clone(), || {
+            for _ in 0..50 {
+                let why = greet(&mut peers, &other).unwrap_err();
+                let what = "differ in what must be the same on all nodes: keyspace \"main\" has replicas = a,b,c at a and \
+                            replicas = a,b,c,d,e at b; see";
+                assert!(why.starts_with("the deployment files of a and b") && why.contains(what), "{why}");
+            }
+            // With the right file, and the new directory that goes with it, it is welcome.
+            assert_eq!(greet(&mut peers, &same), Ok(Apart::default()));
+            // A mistake in a keyspace that was added cuts off that one alone.
+            let log = |partitions: &str| Agreed {
+                number: 2,
+                name: "log".to_owned(),
+                values: [("partitions".to_owned(), partitions.to_owned())].into(),
+            };
+            peers.hello.keyspaces = [of("a,b,c")[0].clone(), log("1")].into();
+            let added: Arc<[Agreed]> = [of("a,b,c")[0].clone(), log("2")].into();
+            let apart = greet(&mut peers, &Hello { keyspaces: added, ..same.clone() }).unwrap();
+            assert_eq!(apart.keyspaces, BTreeSet::from([KeyspaceId(2)]));
+            let what = "keyspace \"log\" has partitions = 1 at a and partitions = 2 at b; see";
+            assert!(apart.why.contains(what), "{}", apart.why);
+            // Nothing is left where they have no other one in common.
+            let alone: Arc<[Agreed]> = [log("2")].into();
+            greet(&mut peers, &Hello { keyspaces: alone, ..same.clone() }).unwrap_err();
+        });
+        assert_eq!(peers.metrics.refused_greetings.load(Relaxed), 51);
+        let lines = log.0.lock().unwrap();
+        let told = lines.iter().filter(|line| line.contains("the deployment files of a and b")).count();
+        assert_eq!((told, lines.iter().filter(|line| line.contains(" more connections")).count()), (2, 0));
     }
 
     #[test]

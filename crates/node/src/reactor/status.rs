@@ -94,6 +94,9 @@ pub struct KeyspaceStatus {
     /// node knows was heard of late; where the protocol chooses replicas, whether this node has heard of late that each
     /// partition has a master that serves.
     pub ready: bool,
+    /// Where the protocol chooses its replicas and no master serves: the nodes of which one must come first, for nobody else has
+    /// all data, as far as this node knows; of several partitions that wait, those of the first.
+    pub awaited: Vec<String>,
     /// How much this node has applied, as its metric of this name, where it has applied anything by a log.
     pub applied: Option<u64>,
     /// Moves of its keys that are not over.
@@ -126,13 +129,14 @@ pub struct PeerStatus {
     pub member: bool,
     /// Whether there is a link.
     pub connected: bool,
-    /// The last round trip, what is emulated included.
+    /// The shortest round trip of the last ten seconds, what is emulated included.
     pub round_trip_ms: Option<f64>,
     /// By how much its wall clock is ahead of this node's, as if both ways took as long.
     pub clock_ahead_ms: Option<f64>,
     /// Where there is no link, for how many seconds the peer was not heard of, or was tried in vain.
     pub down_seconds: Option<u64>,
-    /// Why there is no link.
+    /// Why there is no link; where there is one, in what its deployment file differs, so that nothing of that keyspace is taken
+    /// from it.
     pub trouble: String,
     /// Bytes that wait for it.
     pub queued_bytes: usize,
@@ -246,9 +250,6 @@ const UNENDED: &str = "moves_unended";
 /// The name under which they tell how many moves from it they carry on themselves.
 const DRIVEN: &str = "moves_driven";
 
-/// Protocols that serve without their leader: it is needed for what is slow only.
-const SERVE_WITHOUT: [&str; 3] = ["domino", "fastpaxos", "sdpaxos"];
-
 /// Where nobody was heard to lead for so long, clients wait in vain: longer than a link takes to be found dead, and than another
 /// leader takes to be found where the parameters are those by default.
 const LEADERLESS: Span = Span::from_secs(10);
@@ -296,6 +297,8 @@ const RECENT: std::time::Duration = std::time::Duration::from_secs(10);
 pub(crate) struct Served {
     pub id: KeyspaceId,
     pub protocol: &'static str,
+    /// Whether nothing is served without a leader.
+    pub led: bool,
     pub metrics: Arc<KeyspaceMetrics>,
     /// The nodes that held it first.
     pub nodes: Vec<NodeId>,
@@ -354,9 +357,9 @@ impl Reporter {
 
     /// The server processes of this node whose overdue keys are this node's to delete, with their keyspaces.
     pub fn to_sweep(&self, peers: &Peers) -> Vec<(ProcessId, KeyspaceId)> {
-        let first = |served, partition| {
+        let first = |served: &Served, partition| {
             let replicas = self.members(served, partition).unwrap_or(&served.nodes);
-            replicas.iter().find(|node| self.reaches(**node, peers)).copied()
+            replicas.iter().find(|node| self.reaches(**node, served.id, peers)).copied()
         };
         let sweeper =
             |served, partition| self.leader(served, partition, peers).or_else(|| first(served, partition));
@@ -671,7 +674,7 @@ impl Reporter {
         view.leads = leaders.contains(&Some(self.me));
         view.keys = self.keys(served.id);
         view.expired = self.stands(served.id, "keys_expired").sum();
-        let reaches = |node: &NodeId| self.reaches(*node, peers);
+        let reaches = |node: &NodeId| self.reaches(*node, served.id, peers);
         let among = |nodes: &[NodeId]| nodes.iter().filter(|node| reaches(node)).count();
         let grown = among(&served.nodes) + among(&served.spares);
         let all = served.nodes.len() + served.spares.len();
@@ -715,6 +718,7 @@ impl Reporter {
             replicas,
             reachable: (reachable, replicas),
             ready,
+            awaited: Vec::new(),
             applied: applied.then(|| served.metrics.applied.load(Relaxed)),
             moving: self.moves(served.id, now),
             recent: Figures::default(),
@@ -725,10 +729,18 @@ impl Reporter {
             status.replicas = self.replicas(served.id).map_or(served.nodes.len(), |now| now as usize);
             view.replicas = status.replicas as u32;
             status.reachable = (grown, all);
-            status.ready = partitions().all(|partition| {
-                self.last_served(served, partition, peers).is_some_and(|last| now.since(last) < most)
-            });
-        } else if !SERVE_WITHOUT.contains(&served.protocol) {
+            let serves = |partition: &PartitionId| {
+                self.last_served(served, *partition, peers).is_some_and(|last| now.since(last) < most)
+            };
+            status.ready = partitions().all(|partition| serves(&partition));
+            // Where most of those are away that agree on it, the list may have changed since this node heard of it.
+            if grown > all / 2 {
+                let waiting = partitions().filter(|partition| !serves(partition));
+                let mut awaited = waiting.map(|partition| self.awaited(served, partition, peers));
+                let first = awaited.find(|nodes| !nodes.is_empty()).unwrap_or_default();
+                status.awaited = first.iter().map(|node| name(*node).0).collect();
+            }
+        } else if served.led {
             status.ready &= !partitions().any(|partition| self.misses_leader(served, partition, peers, now));
         }
         status
@@ -739,6 +751,22 @@ impl Reporter {
     fn misses_leader(&self, served: &Served, partition: PartitionId, peers: &Peers, now: Instant) -> bool {
         self.leader(served, partition, peers).is_some_and(|node| node != self.me)
             && self.last_served(served, partition, peers).is_some_and(|last| now.since(last) >= LEADERLESS)
+    }
+
+    /// The nodes of which one must come before a partition can have a master again, where the protocol chooses its replicas and as
+    /// far as this node knows: the copies, since a master that was started again does not go on by itself; or the master, where it
+    /// has no copies. None where one of them is reached, or somebody who leads.
+    fn awaited(&self, served: &Served, partition: PartitionId, peers: &Peers) -> &[NodeId] {
+        let Some(Members { nodes, .. }) = self.members.get(&(served.id, partition)) else { return &[] };
+        // The master is told first.
+        let able = match &**nodes {
+            [_, copies @ ..] if !copies.is_empty() => copies,
+            alone => alone,
+        };
+        let reaches = |node| self.reaches(node, served.id, peers);
+        let leads = self.leader(served, partition, peers).is_some_and(reaches);
+        let comes = able.iter().any(|node| reaches(*node));
+        if leads || comes { &[] } else { able }
     }
 
     /// The round trip to the nearest majority of the replicas, milliseconds.
@@ -772,9 +800,10 @@ impl Reporter {
         }
     }
 
-    /// Whether this node reaches that one, or is it.
-    fn reaches(&self, node: NodeId, peers: &Peers) -> bool {
-        node == self.me || peers.links.get(&node).is_some_and(crate::transport::link::Link::ready)
+    /// Whether this node reaches that one, or is it, and their files agree on a keyspace.
+    fn reaches(&self, node: NodeId, keyspace: KeyspaceId, peers: &Peers) -> bool {
+        let linked = || peers.links.get(&node).is_some_and(crate::transport::link::Link::ready);
+        node == self.me || linked() && !peers.is_apart(node, keyspace)
     }
 }
 
@@ -792,6 +821,8 @@ fn peer(
     now: Instant,
     shard: &mut Shard,
 ) -> PeerStatus {
+    let differs = peers.apart.get(&link.node).map(|apart| apart.why.as_str());
+    let trouble = if link.trouble().is_empty() { differs.unwrap_or_default() } else { link.trouble() };
     let mut status = PeerStatus {
         name: link.name.clone(),
         address: link.address.to_string(),
@@ -800,7 +831,7 @@ fn peer(
         round_trip_ms: peers.round_trip(link.node).map(Span::as_millis_f64),
         clock_ahead_ms: peers.ahead(link.node, now, shard.io().stamp).map(|ahead| ahead as f64 / 1e6),
         down_seconds: link.down.map(|since| now.since(since).as_nanos() / 1_000_000_000),
-        trouble: link.trouble().to_owned(),
+        trouble: trouble.to_owned(),
         queued_bytes: link.backlog(),
         connects: link.connects,
         failures: link.failures,
@@ -870,9 +901,10 @@ mod tests {
         let cluster = "tests".to_owned();
         let (from, to) = (NodeId(0), NodeId(1));
         let data = tempfile::tempdir().unwrap();
-        let births = Births::open(data.path(), NodeId(0), 1, &mut Random::seeded(1)).unwrap();
+        let births = Births::open(data.path(), NodeId(0), 1, 1, &mut Random::seeded(1)).unwrap();
         let (magic, version, life) = (MAGIC, VERSION, births.own().clone());
-        let hello = Hello { magic, version, cluster_id: 1, cluster, from, to, life };
+        let keyspaces = Arc::default();
+        let hello = Hello { magic, version, cluster_id: 1, cluster, from, to, life, keyspaces };
         Peers::new(hello, None, Acceptor::Plain, None, Arc::default(), Limits::default(), births)
     }
 
@@ -881,6 +913,7 @@ mod tests {
         let served = Served {
             id: KEYSPACE,
             protocol: "some",
+            led: true,
             metrics: Arc::default(),
             nodes: (0..5).map(NodeId).collect(),
             spares: vec![NodeId(5)],
@@ -943,6 +976,34 @@ mod tests {
         peers.claimed.insert((KEYSPACE, PartitionId(1)), at(6));
         reporter.served.insert((KEYSPACE, PartitionId(0)), at(6));
         assert!(stands(&reporter, &peers, at(7)).0);
+    }
+
+    #[test]
+    fn where_no_copy_of_the_last_list_is_reached_it_is_told_who_must_come() {
+        let (mut reporter, peers) = (reporter(Some(PATIENCE)), peers());
+        let served = &mut reporter.keyspaces[0];
+        // This node is most of those that may have a replica.
+        (served.nodes, served.spares, served.partitions) = (vec![NodeId(0)], Vec::new(), 1);
+        let awaited = |reporter: &Reporter| {
+            let status = reporter.keyspace(&reporter.keyspaces[0], &mut view(), &peers, Instant::ZERO);
+            assert!(!status.ready);
+            status.awaited.join(" ")
+        };
+        assert_eq!(awaited(&reporter), "", "the list is not known");
+        let mut list = |nodes: &[u16]| {
+            let nodes = nodes.iter().copied().map(NodeId).collect();
+            reporter.note(process(0), &Fact::Members { partition: PartitionId(0), version: 0, nodes });
+            awaited(&reporter)
+        };
+        assert_eq!(list(&[1]), "n1", "a master without copies");
+        assert_eq!(list(&[0]), "");
+        assert_eq!(list(&[1, 2, 0]), "", "this node is a copy");
+        assert_eq!(list(&[0, 1, 2]), "n1 n2");
+        reporter.keyspaces[0].nodes = vec![NodeId(0), NodeId(1)];
+        assert_eq!(awaited(&reporter), "", "others may have agreed on another list");
+        reporter.keyspaces[0].nodes = vec![NodeId(0)];
+        reporter.note(process(0), &Fact::Leads { reign: 3 });
+        assert_eq!(awaited(&reporter), "", "it goes on with other copies");
     }
 
     #[test]
@@ -1021,18 +1082,18 @@ mod tests {
     fn a_leader_that_is_silent_for_longer_than_a_failover_takes_is_missed() {
         let at = |seconds| Instant::ZERO + Span::from_secs(seconds);
         let group = (KEYSPACE, PartitionId(1));
-        for (protocol, missed) in [("some", true), ("fastpaxos", false)] {
+        for led in [true, false] {
             let (mut reporter, mut peers) = (reporter(None), peers());
             let served = &mut reporter.keyspaces[0];
             // This node is a majority alone, whoever else is away.
-            (served.nodes, served.spares, served.protocol) = (vec![NodeId(0)], Vec::new(), protocol);
+            (served.nodes, served.spares, served.led) = (vec![NodeId(0)], Vec::new(), led);
             let ready = |reporter: &Reporter, peers: &Peers, now| stands(reporter, peers, at(now)).0;
             assert!(ready(&reporter, &peers, 60), "nobody was heard to lead");
             let mut claims = |reporter: &Reporter, reign, node, second| {
                 peers.leaders.insert(group, (reign, NodeId(node)));
                 peers.claimed.insert(group, at(second));
                 assert!(ready(reporter, &peers, second + 9), "another may be found");
-                assert_eq!(ready(reporter, &peers, second + 10), !missed);
+                assert_eq!(ready(reporter, &peers, second + 10), !led);
             };
             claims(&reporter, 3, 1, 100);
             claims(&reporter, 3, 1, 200);

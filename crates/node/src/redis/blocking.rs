@@ -26,6 +26,7 @@ use isochrone_core::command::{
     StreamRead,
 };
 use isochrone_core::{Blob, Instant, KeyspaceId, Span};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// How long a command may wait.
@@ -296,6 +297,33 @@ impl Blocked {
                 _ => None,
             },
             _ => None,
+        }
+    }
+
+    /// Whether it ends so because one of these keys of this keyspace was there, or may have put something there.
+    pub(crate) fn met(&self, outcome: &Outcome, keyspace: KeyspaceId, keys: &BTreeSet<Blob>) -> bool {
+        if keys.is_empty() || keyspace != self.keyspace {
+            return false;
+        }
+        match outcome {
+            Outcome::Refused(_) | Outcome::Done(Response::Nil | Response::NilArray) => false,
+            // What its first attempt has met was asked with it.
+            Outcome::Done(Response::Error(_)) if !self.waits => false,
+            Outcome::Done(Response::Pairs(streams)) => {
+                streams.iter().any(|(key, _)| matches!(key, Response::Bulk(key) if keys.contains(key)))
+            }
+            outcome => match self.taken(outcome) {
+                Some(key) if self.keys.len() > 1 => keys.contains(key),
+                _ => {
+                    let mut any = false;
+                    self.operation.visit(&mut |touch| {
+                        if let isochrone_core::command::Touch::Key(key, _) = touch {
+                            any |= keys.contains(key);
+                        }
+                    });
+                    any
+                }
+            },
         }
     }
 

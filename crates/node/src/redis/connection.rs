@@ -14,7 +14,7 @@ use super::reply::{Reply, Version};
 use super::request::{Args, ProtocolError, Requests};
 use super::shape::{self, Plan, Shape};
 use super::slowlog;
-use super::spec::{Action, Given, Spec, flag};
+use super::spec::{Action, Given, Keys, Spec, flag};
 use super::steps::{self, Steps};
 use super::table;
 use super::transaction::{self, Queue, Watches};
@@ -82,7 +82,7 @@ pub(crate) struct State {
     pipeline_max: usize,
     bytes_max: usize,
     /// What is under way before which nothing that follows is taken up: an EXEC of which the node itself has something to do,
-    /// or a command about all keys where commands are transactions, which order nothing but keys.
+    /// or a command about all keys where these are apart ([`State::spreads`]).
     pub(crate) finishing: Option<u64>,
     /// About how many steps its requests have taken in this call, and whether it goes on in the next round.
     pub(crate) work: usize,
@@ -328,6 +328,10 @@ impl Session for Connection {
         let before = out.len();
         self.state.unsent = context.unsent;
         self.state.served(context, out);
+        let outcome = match self.state.pipeline.take_probe(id) {
+            Some(probe) => self.state.watches.probed(&probe, outcome),
+            None => outcome,
+        };
         if self.state.keeps(id, &outcome) {
             self.state.keep(id, outcome, context.now);
         } else if let Some(outcome) = self.state.heard(id, outcome, context, requests) {
@@ -490,6 +494,19 @@ impl State {
             && self.unsent + self.pipeline.ready() + self.expected() <= self.output_max
     }
 
+    /// Whether keys are in several partitions, or commands are transactions: nothing orders what is about all keys among commands
+    /// about one, where a key moves or a transaction is begun anew.
+    fn is_apart(&self, context: &Context<'_>) -> bool {
+        let selected = context.keyspaces.get(self.keyspace);
+        selected.is_some_and(|keyspace| keyspace.transactional || keyspace.leaders.len() > 1)
+    }
+
+    /// Whether a command is about all keys where these are apart: it is taken up once all before it is answered, and nothing behind
+    /// it before that is.
+    fn spreads(&self, spec: &Spec, context: &Context<'_>) -> bool {
+        matches!((spec.action, spec.keys), (Action::Data(_), Keys::None)) && self.is_apart(context)
+    }
+
     /// About how many steps a request takes that this node answers by itself, now or at EXEC: of those that go elsewhere what
     /// they take is reckoned there.
     pub(super) fn steps(spec: &Spec, args: Args<'_>, context: &Context<'_>) -> usize {
@@ -597,6 +614,7 @@ impl State {
                 }
                 Step::Taken
             }
+            Action::Data(_) if self.pipeline.waiting() > 0 && self.spreads(spec, context) => Step::Stalled,
             Action::Data(parse) => {
                 let mut given = given(self.keyspace, context);
                 let plan = parse(args, &mut given);
@@ -691,7 +709,7 @@ impl State {
     /// As [`State::ask`].
     pub(crate) fn ask_for(
         &mut self,
-        operation: Operation,
+        mut operation: Operation,
         shape: Shape,
         context: &mut Context<'_>,
         sink: &mut Sink<'_>,
@@ -715,6 +733,7 @@ impl State {
             Operation::Restore { .. } => sink.bytes.max(wire::encoded_size(&operation)),
             _ => sink.bytes,
         };
+        let probe = self.watches.probe(keyspace, &mut operation);
         let (version, name, asked) = (self.version, self.last_command, context.now);
         let told = sink.said.filter(|_| context.hub.slowlog.listens());
         let noted = self.pipeline.note(|notes| {
@@ -722,11 +741,24 @@ impl State {
                 slowlog::note(args, notes);
             }
         });
-        let waiting =
-            Waiting { shape, version, bytes, muted, ordered, copies, fills, lookups, name, asked, noted };
-        let id = self.pipeline.wait(waiting);
+        let id = self.pipeline.wait(Waiting {
+            shape,
+            version,
+            bytes,
+            muted,
+            ordered,
+            copies,
+            fills,
+            probe,
+            lookups,
+            name,
+            asked,
+            noted,
+        });
         let command = Command { stamp: context.stamp, operation, in_order };
-        let alone = context.keyspaces[self.keyspace].transactional && command.touches_all();
+        // Within a transaction that is refused where keys are apart.
+        let transaction = matches!(command.operation, Operation::Transaction { .. });
+        let alone = !transaction && command.touches_all() && self.is_apart(context);
         sink.requests.push(Request { id, ask: Ask::Execute { keyspace, command } });
         if alone {
             self.finishing = Some(id);
@@ -746,6 +778,7 @@ impl State {
             ordered: false,
             copies: 0,
             fills: Fills::Nothing,
+            probe: None,
             lookups: Lookups::Nothing,
             name: self.last_command,
             asked: Instant::ZERO,
@@ -950,8 +983,10 @@ impl State {
         if let Some(steps) = self.steps.as_mut().filter(|steps| steps.id() == id) {
             let heard = steps.heard(outcome, (&self.user, self.keyspace), context, requests);
             let Heard::Ends(end) = heard else {
-                if let Some(Request { ask: Ask::Execute { keyspace, command }, .. }) = requests.last() {
-                    self.pipeline.gives(id, Fills::of(*keyspace, &command.operation));
+                if let Some(Request { ask: Ask::Execute { keyspace, command }, .. }) = requests.last_mut() {
+                    let fills = Fills::of(*keyspace, &command.operation);
+                    let probe = self.watches.probe(*keyspace, &mut command.operation);
+                    self.pipeline.goes_on(id, fills, probe);
                 }
                 return None;
             };
@@ -964,6 +999,7 @@ impl State {
         match blocking::heard(blocked, outcome, context, requests) {
             Heard::Waits => None,
             Heard::Ends(outcome) => {
+                self.watches.waited(blocked, &outcome);
                 self.blocked = None;
                 context.hub.unwait(self.number);
                 Some(outcome)
@@ -982,6 +1018,7 @@ impl State {
     fn unblock(&mut self, end: Option<Outcome>, context: &mut Context<'_>, out: &mut Vec<u8>) {
         let Some(outcome) = end else { return };
         let Some(blocked) = self.blocked.take() else { return };
+        self.watches.waited(&blocked, &outcome);
         context.hub.unwait(self.number);
         self.answered(blocked.id(), outcome, context.now, context, out);
     }

@@ -5,6 +5,7 @@ use super::connection::{EAGER, FLOODED};
 use super::lookups::Lookups;
 use super::reply::Version;
 use super::shape::Shape;
+use super::transaction::Probe;
 use isochrone_core::Instant;
 use isochrone_core::command::Operation;
 use std::collections::VecDeque;
@@ -59,6 +60,8 @@ pub(crate) struct Waiting {
     pub(crate) copies: usize,
     /// What it may give to those who wait for a key.
     pub(crate) fills: Fills,
+    /// What is asked with it.
+    pub(crate) probe: Option<Box<Probe>>,
     /// Whether what it reads is found.
     pub(crate) lookups: Lookups,
     /// The command, and when it was asked of a keyspace.
@@ -135,11 +138,23 @@ impl Pipeline {
         self.copying
     }
 
-    /// What a request under way may give keys to pop is known by now: its last step gives this.
-    pub(crate) fn gives(&mut self, id: u64, fills: Fills) {
-        let index = id.checked_sub(self.first).and_then(|index| usize::try_from(index).ok());
-        if let Some(Slot::Waiting(waiting)) = index.and_then(|index| self.slots.get_mut(index)) {
-            waiting.fills = fills;
+    /// A request under way takes another step, which may give this, and with which this is asked.
+    pub(crate) fn goes_on(&mut self, id: u64, fills: Fills, probe: Option<Box<Probe>>) {
+        if let Some(waiting) = self.awaited_mut(id) {
+            (waiting.fills, waiting.probe) = (fills, probe);
+        }
+    }
+
+    /// What was asked with this request, for which an outcome has come.
+    pub(crate) fn take_probe(&mut self, id: u64) -> Option<Box<Probe>> {
+        self.awaited_mut(id)?.probe.take()
+    }
+
+    fn awaited_mut(&mut self, id: u64) -> Option<&mut Waiting> {
+        let index = usize::try_from(id.checked_sub(self.first)?).ok()?;
+        match self.slots.get_mut(index)? {
+            Slot::Waiting(waiting) => Some(waiting),
+            Slot::Ready(_) => None,
         }
     }
 

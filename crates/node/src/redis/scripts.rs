@@ -56,6 +56,8 @@ pub(crate) enum Native {
     LockAll,
     /// walrus: takes a lock for ARGV\[1\] that nobody has, for ARGV\[2\] milliseconds, or for ever: 1 or 0.
     Lock,
+    /// Laravel: sets KEYS\[1\], which is not there, to ARGV\[1\], for ARGV\[2\] seconds: OK, or nothing.
+    AddFor,
     /// kombu: adds ARGV\[1\] to the set KEYS\[1\], and raises the score of ARGV\[2\] in KEYS\[2\] to ARGV\[3\]
     /// milliseconds from now.
     RefreshBinding,
@@ -119,6 +121,7 @@ impl Native {
             Native::ExpireSeconds | Native::ExpireOrNothing(_) => &["get", "expire"],
             Native::LockAll => &["exists", "set"],
             Native::Lock => &["setnx", "pexpire"],
+            Native::AddFor => &["exists", "setex"],
             Native::RefreshBinding => &["sadd", "time", "zadd"],
             Native::SweepBindings => &["time", "zrangebyscore", "exists", "del", "zrem"],
             Native::ChordPart => {
@@ -282,6 +285,8 @@ const TEXTS: &[(Native, &str)] = &[
          local expiration = redis.call('pttl', KEYS[1]) if not expiration then expiration = 0 end \
          if expiration < 0 then return 0 end redis.call('pexpire', KEYS[1], ARGV[2]) return 1",
     ),
+    // Laravel 5.4 to 12, `Illuminate/Cache/RedisStore.php` and `LuaScripts.php`; its locks are those of all.
+    (Native::AddFor, "return redis.call('exists',KEYS[1])<1 and redis.call('setex',KEYS[1],ARGV[2],ARGV[1])"),
     // walrus 0.9, `walrus/scripts`.
     (
         Native::Lock,
@@ -468,6 +473,7 @@ fn plan(native: Native, keys: usize, args: Args<'_>, given: &mut Given<'_>) -> U
         Native::Release | Native::ReleaseOrMissing | Native::ReleaseOrNothing | Native::ReleaseAll => (1, 1),
         Native::ExpireMillis | Native::Renew | Native::ExpireSeconds | Native::ExpireOrNothing(_) => (1, 2),
         Native::ExtendBy | Native::ExtendTo | Native::RenewAll | Native::LockAll | Native::Lock => (1, 2),
+        Native::AddFor => (1, 2),
         Native::Extend | Native::SweepBindings => (1, 3),
         Native::RefreshBinding => (2, 3),
         Native::ChordPart => (6, 8),
@@ -496,7 +502,7 @@ fn plan(native: Native, keys: usize, args: Args<'_>, given: &mut Given<'_>) -> U
     let deadline = |place: usize, time: Time, command: &'static str| {
         let units = integer(arg(place)).ok_or(Complaint::NotInteger)?;
         // SET takes no time that is over.
-        let taken = units > 0 || command != "set";
+        let taken = units > 0 || !matches!(command, "set" | "setex");
         let deadline = taken.then(|| time.deadline(units, given.stamp)).flatten();
         deadline.ok_or(Complaint::Expire(command))
     };
@@ -563,6 +569,11 @@ fn plan(native: Native, keys: usize, args: Args<'_>, given: &mut Given<'_>) -> U
             let (condition, expiry) = (Condition::IfAbsent, until.map_or(Expiry::Clear, Expiry::At));
             let operation = Operation::Set { key, value, condition, expiry, get: false };
             return Ok(Plan { operation, shape: Shape::Yes });
+        }
+        Native::AddFor => {
+            let expiry = Expiry::At(deadline(1, Time::Seconds, "setex")?);
+            let condition = Condition::IfAbsent;
+            return Ok(Operation::Set { key, value, condition, expiry, get: false }.into());
         }
         Native::ReleaseOrNothing => {
             return Ok(Plan { operation: Operation::DelIf { key, value }, shape: Shape::IfAny(Ok(1)) });
@@ -908,6 +919,8 @@ mod tests {
                 assert_eq!(complaint, expected, "{line} of {units}");
             }
         }
+        let add = "a08c9c69b7c07ae2485190873b90d128a23e502d 1 key value";
+        assert_eq!(understood(&format!("{add} 0")), Some(Complaint::Expire("setex")));
         assert_eq!(understood("1cac51482acf5858da00f6d685d68f886cd6b6b2 1 lock me 0"), None);
         assert_eq!(understood("59d7aab41242d82196947ba8926cab712416da4f 5 c j t s d me 0"), None);
     }

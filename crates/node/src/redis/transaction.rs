@@ -4,7 +4,11 @@
 //! expiries count; an error in one of them is its reply, and the others are executed, as in Redis. EXEC
 //! becomes one [`Operation::Transaction`], which carries the versions that WATCH was told. What the node itself
 //! does of it (PUBLISH, CONFIG SET) is done when that has been executed.
+//!
+//! A key that is not there has one version, 0, also where it has come and is gone again. So that EXEC does not go by what was
+//! read of such a key meanwhile, commands that touch it ask for its version as well ([`Watches::probe`]).
 
+use super::blocking::Blocked;
 use super::complaint::Complaint;
 use super::connection::{Sink, State, Step, WORK_MAX};
 use super::login;
@@ -14,8 +18,10 @@ use super::request::{Args, Kept};
 use super::shape::{self, Item, Shape};
 use super::spec::{Action, Local, Spec, flag};
 use crate::gateway::{Context, Outcome};
-use isochrone_core::command::{Operation, REPLY_MAX, Refusal, Response};
+use isochrone_core::command::{Operation, REPLY_MAX, Refusal, Response, Touch};
 use isochrone_core::{Blob, KeyspaceId, wire};
+use std::collections::BTreeSet;
+use std::slice;
 
 const TOO_LARGE: &str = "ERR the transaction is too large";
 
@@ -53,8 +59,27 @@ pub(crate) struct Watches {
     bytes: usize,
     /// Requests for versions under way.
     pending: usize,
-    /// A version could not be learned: EXEC must not go through.
+    /// Those that were not there.
+    absent: BTreeSet<Blob>,
+    /// A key was there that had not been, or a version could not be learned: EXEC must not go through.
     broken: bool,
+}
+
+/// Bytes of memory, about, of the versions that a command asks for at most; in a frame they take less. A transaction that
+/// watches more absent keys than that, and asks for all of them in one command, does not go through.
+const PROBED_MAX: usize = 4 << 20;
+
+/// A command that asks for versions as well.
+#[derive(Debug)]
+pub(crate) struct Probe {
+    generation: u64,
+    /// Of how many keys, behind the command, and whether also before it.
+    count: usize,
+    twice: bool,
+    /// Whether the command is a transaction by itself.
+    whole: bool,
+    /// Whether that goes by the absence of one of them, so that one was there where it is not executed.
+    doubts: bool,
 }
 
 /// A request for the versions of some watched keys.
@@ -110,6 +135,72 @@ impl Watches {
             }
             _ => self.broken = true,
         }
+        let places = self.keys.get(watch.first..watch.first + watch.count).unwrap_or_default();
+        let absent = places.iter().flatten().filter(|(_, version)| *version == 0);
+        self.absent.extend(absent.map(|(key, _)| key.clone()));
+    }
+
+    /// Has a command ask for the versions of those keys that it touches and that were not there: behind it, so that what it
+    /// reads has all the room of an answer, and where it may change something, before it too.
+    pub(crate) fn probe(&mut self, keyspace: KeyspaceId, operation: &mut Operation) -> Option<Box<Probe>> {
+        if self.absent.is_empty() || self.broken || self.keyspace != keyspace {
+            return None;
+        }
+        let mut keys = BTreeSet::new();
+        operation.visit(&mut |touch| {
+            if let Touch::Key(key, _) = touch
+                && self.absent.contains(key)
+            {
+                keys.insert(key.clone());
+            }
+        });
+        if keys.is_empty() {
+            return None;
+        }
+        if keys.iter().map(|key| key.len() + size_of::<Operation>()).sum::<usize>() > PROBED_MAX {
+            self.broken = true;
+            return None;
+        }
+        let (count, twice) = (keys.len(), !operation.is_read());
+        let whole = matches!(operation, Operation::Transaction { .. });
+        let (watched, own) = match &*operation {
+            Operation::Transaction { watched, operations } => (watched.clone(), &operations[..]),
+            alone => ([].into(), slice::from_ref(alone)),
+        };
+        let doubts = watched.iter().any(|(key, version)| *version == 0 && keys.contains(key));
+        let versions = || keys.iter().map(|key| Operation::Version { key: key.clone() });
+        let before = versions().take(if twice { count } else { 0 });
+        let operations = before.chain(own.iter().cloned()).chain(versions()).collect();
+        *operation = Operation::Transaction { watched, operations };
+        Some(Box::new(Probe { generation: self.generation, count, twice, whole, doubts }))
+    }
+
+    /// Learns from the answer to such a command; what is left is that to the command itself.
+    pub(crate) fn probed(&mut self, probe: &Probe, outcome: Outcome) -> Outcome {
+        let Probe { count, twice, whole, doubts, .. } = *probe;
+        let before = if twice { count } else { 0 };
+        let (there, outcome) = match outcome {
+            Outcome::Done(Response::Array(mut parts))
+                if parts.len() >= before + count + usize::from(!whole) =>
+            {
+                let after = parts.split_off(parts.len() - count);
+                let mut own = parts.split_off(before);
+                let there = parts.iter().chain(&after).any(|version| *version != Response::Integer(0));
+                let response = if whole { Response::Array(own) } else { own.swap_remove(0) };
+                (there, Outcome::Done(response))
+            }
+            // It was not executed.
+            outcome @ Outcome::Done(Response::NilArray) => (doubts, outcome),
+            outcome @ Outcome::Refused(_) => (false, outcome),
+            outcome => (true, outcome),
+        };
+        self.broken |= there && probe.generation == self.generation;
+        outcome
+    }
+
+    /// A command that waited has ended so: with what was given to a key, which was not there if it was watched as absent.
+    pub(crate) fn waited(&mut self, blocked: &Blocked, outcome: &Outcome) {
+        self.broken |= blocked.met(outcome, self.keyspace, &self.absent);
     }
 }
 
@@ -225,6 +316,10 @@ pub(crate) fn exec(state: &mut State, context: &mut Context<'_>, sink: &mut Sink
     }
     // The versions go into the transaction, so they must be there.
     if state.watches.pending() {
+        return Step::Stalled;
+    }
+    // What is under way may yet tell that a key was there.
+    if state.pipeline.waiting() > 0 && !state.watches.absent.is_empty() {
         return Step::Stalled;
     }
     // Nor is anything published ahead of what was written before.

@@ -11,8 +11,9 @@
 //!    that the journal lost durable records, and the node refuses.
 //! 3. **Never emptier.** The journal says, for each stream, which records may be missing. A start that finds no sound
 //!    snapshot at that position or later refuses to serve; it does not go on with what is left.
-//! 4. **Never trusted.** Every chunk carries our checksum, bound to its stream, number and place; the manifest is the
-//!    last thing written. A panic of the engine is caught and counts as damage.
+//! 4. **Never trusted.** Every chunk carries our checksum, bound to its stream, number and place; the manifest, the
+//!    last thing written, is bound to the directory as the journal's segments are: a snapshot that was made in another
+//!    directory is refused. A panic of the engine is caught and counts as damage; what the system denies does not.
 //!
 //! One snapshot is one database of the engine, in a directory of its own, open only while it is written or read: damage
 //! stays where it is, removing is removing a directory, and reading back after writing reads what a start would read.

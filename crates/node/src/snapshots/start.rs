@@ -35,16 +35,16 @@ impl Start {
         let data = directory.path().to_path_buf();
         let mut store = SnapshotStore::open(&directory.snapshots())?;
         let (journal, recovered) = Journal::open(directory, options)?;
-        for (stream, end) in &recovered.ended {
-            store.forget(*stream, *end);
-        }
+        store.bind(journal.birth());
         let mut chosen = BTreeMap::new();
         let mut streams: Vec<_> = store.streams().chain(recovered.marks.keys().copied()).collect();
         streams.sort();
         streams.dedup();
         for stream in streams {
             let mark = recovered.marks.get(&stream).copied().unwrap_or(Position::ZERO);
-            let newest = store.newest(stream, mark)?;
+            // What ended is no start for the life behind it.
+            let least = recovered.ended.get(&stream).map_or(mark, |end| mark.max(end.next()));
+            let newest = store.newest(stream, least)?;
             match newest {
                 // It was finished only once the journal was durable that far.
                 Some(info) if info.position.before() > recovered.last => {
@@ -59,6 +59,10 @@ impl Start {
                 None => {}
             }
         }
+        // Only now it is known that they are this directory's.
+        for (stream, end) in &recovered.ended {
+            store.forget(*stream, *end);
+        }
         Ok(Self { journal, recovered, store, chosen })
     }
 
@@ -66,6 +70,12 @@ impl Start {
     #[must_use]
     pub fn incarnation(&self) -> u32 {
         self.journal.incarnation()
+    }
+
+    /// The birth of the directory; never zero.
+    #[must_use]
+    pub fn birth(&self) -> u64 {
+        self.journal.birth()
     }
 
     /// What the journal's pass found.

@@ -2,6 +2,8 @@
 //! on the way in and on the way out.
 
 use std::collections::BTreeMap;
+use std::fs::OpenOptions;
+use std::io::ErrorKind;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
@@ -9,10 +11,12 @@ use isochrone_core::Blob;
 use xxhash_rust::xxh3::Xxh3;
 
 use super::error::SnapshotError;
-use crate::journal::format::{DecodeError, FORMAT, SECTOR, open_sector, seal_sector};
-use crate::journal::{Position, StreamId};
+use crate::journal::format::{DecodeError, SECTOR, open_sector, seal_sector};
+use crate::journal::{JournalError, Position, StreamId};
 
 const MAGIC: [u8; 8] = *b"ISOCHSNP";
+/// The newest format this version reads and the one it writes: from 2 on it says in which directory a snapshot was made.
+const FORMAT: u32 = 2;
 /// Comes after the key of every chunk.
 const MANIFEST: [u8; 4] = u32::MAX.to_be_bytes();
 /// Bytes of checksum before each chunk.
@@ -43,6 +47,8 @@ pub struct SnapshotInfo {
 #[derive(Debug)]
 pub struct SnapshotStore {
     path: PathBuf,
+    /// Of the directory that they belong to (`births`); zero where that is not known.
+    birth: u64,
     /// Finished ones that nothing speaks against, oldest first.
     sound: BTreeMap<StreamId, Vec<Name>>,
     /// What was found damaged, and how.
@@ -63,7 +69,8 @@ impl SnapshotStore {
     /// # Errors
     /// The directory cannot be used.
     pub fn open(path: &Path) -> Result<Self, SnapshotError> {
-        let mut store = Self { path: path.into(), sound: BTreeMap::new(), damaged: BTreeMap::new() };
+        let mut store =
+            Self { path: path.into(), birth: 0, sound: BTreeMap::new(), damaged: BTreeMap::new() };
         std::fs::create_dir_all(path).map_err(|e| store.failed("create its directory", &e))?;
         let list = |e: std::io::Error| SnapshotError::Engine {
             path: path.into(),
@@ -84,6 +91,21 @@ impl SnapshotStore {
         Ok(store)
     }
 
+    /// Whether this user may open all finished snapshots in the directory at `path`. They are opened by an engine, which does not
+    /// tell well what it was denied. Nothing is changed.
+    ///
+    /// # Errors
+    /// The first file that cannot be opened.
+    pub(crate) fn openable(path: &Path) -> Result<(), JournalError> {
+        // What a file system puts at its own root is not ours to open.
+        open_below(path, |name| Name::parse(name).is_some())
+    }
+
+    /// From here on snapshots are those of the directory of this birth: others are refused.
+    pub(super) fn bind(&mut self, birth: u64) {
+        self.birth = birth;
+    }
+
     /// Writes a snapshot of `stream` at `position`, reads it back, and removes what is then no longer needed.
     /// Answers it, and the position up to which the journal may be trimmed, if there is an earlier sound one.
     ///
@@ -102,13 +124,14 @@ impl SnapshotStore {
         let number = 1 + sound.chain(damaged).map(|name| name.number).max().unwrap_or(0);
         let name = Name { stream, number, position };
         let (new, place) = (self.path.join(format!("{name}{NEW}")), self.path.join(name.to_string()));
-        let written = guarded(&self.path, "write a snapshot", || fill(&new, name, chunks)).and_then(|()| {
-            std::fs::rename(&new, &place).map_err(|e| self.failed("name a snapshot", &e))?;
-            // The engine has closed its files; what is read now is what a start would read.
-            self.examine(&name)?;
-            let directory = std::fs::File::open(&self.path);
-            directory.and_then(|file| file.sync_all()).map_err(|e| self.failed("sync its directory", &e))
-        });
+        let written = guarded(&self.path, "write a snapshot", || fill(&new, name, self.birth, chunks))
+            .and_then(|()| {
+                std::fs::rename(&new, &place).map_err(|e| self.failed("name a snapshot", &e))?;
+                // The engine has closed its files; what is read now is what a start would read.
+                self.examine(&name)?;
+                let directory = std::fs::File::open(&self.path);
+                directory.and_then(|file| file.sync_all()).map_err(|e| self.failed("sync its directory", &e))
+            });
         if let Err(error) = written {
             self.remove(&format!("{name}{NEW}"));
             self.remove(&name.to_string());
@@ -145,24 +168,26 @@ impl SnapshotStore {
     /// Damaged ones are passed over, and not offered any more.
     ///
     /// # Errors
-    /// One was written by a later version of this program.
+    /// One was written by a later version of this program or in another directory, or the system does not let it be read.
     pub fn newest(
         &mut self,
         stream: StreamId,
         least: Position,
     ) -> Result<Option<SnapshotInfo>, SnapshotError> {
         while let Some(name) = self.sound.get(&stream).and_then(|all| all.last()).copied() {
-            if name.position < least {
-                return Ok(None);
-            }
-            match self.examine(&name) {
-                Ok(info) => return Ok(Some(info)),
-                Err(error @ SnapshotError::NewerFormat { .. }) => return Err(error),
-                Err(error) => {
+            let found = match name.position < least {
+                // One that comes too early may be another directory's, which says more than that there is none.
+                true => self.manifest(&name).map(|_| None),
+                false => self.examine(&name).map(Some),
+            };
+            match found {
+                Ok(found) => return Ok(found),
+                Err(error @ (SnapshotError::Damaged { .. } | SnapshotError::Engine { .. })) => {
                     tracing::error!(%error, "a snapshot cannot be used");
                     self.damaged.entry(stream).or_default().push((name, error.to_string()));
                     self.sound.entry(stream).or_default().pop();
                 }
+                Err(error) => return Err(error),
             }
         }
         Ok(None)
@@ -190,7 +215,8 @@ impl SnapshotStore {
             }
             let damaged = |what: String| name.damaged(&path, what);
             let next = guarded(&path, "read a snapshot", || {
-                entries.next().map(fjall::Guard::into_inner).transpose().map_err(|e| damaged(e.to_string()))
+                let next = entries.next().map(fjall::Guard::into_inner).transpose();
+                next.map_err(|error| denied(&path, &error).unwrap_or_else(|| damaged(error.to_string())))
             });
             let chunk = match next {
                 Err(error) => Err(error),
@@ -219,15 +245,19 @@ impl SnapshotStore {
 
     /// Removes the snapshots that belong to a life of the stream that ended at `end`.
     pub fn forget(&mut self, stream: StreamId, end: Position) {
-        let sound = self.sound.remove(&stream).unwrap_or_default();
-        let damaged = self.damaged.remove(&stream).unwrap_or_default().into_iter().map(|(name, _)| name);
-        let (gone, kept): (Vec<_>, Vec<_>) =
-            sound.into_iter().chain(damaged).partition(|name| name.position <= end);
-        for name in gone {
+        let mut sound = self.sound.remove(&stream).unwrap_or_default();
+        let mut damaged = self.damaged.remove(&stream).unwrap_or_default();
+        for name in sound.extract_if(.., |name| name.position <= end) {
             self.remove(&name.to_string());
         }
-        if !kept.is_empty() {
-            self.sound.insert(stream, kept);
+        for (name, _) in damaged.extract_if(.., |(name, _)| name.position <= end) {
+            self.remove(&name.to_string());
+        }
+        if !sound.is_empty() {
+            self.sound.insert(stream, sound);
+        }
+        if !damaged.is_empty() {
+            self.damaged.insert(stream, damaged);
         }
     }
 
@@ -259,22 +289,23 @@ impl SnapshotStore {
     fn manifest(&self, name: &Name) -> Result<(Opened, SnapshotInfo), SnapshotError> {
         let path = self.path.join(name.to_string());
         let damaged = |what: String| name.damaged(&path, what);
-        let opened =
-            guarded(&path, "open a snapshot", || Opened::open(&path).map_err(|e| damaged(e.to_string())))?;
-        let value = guarded(&path, "read a manifest", || {
-            opened
-                .keyspace
-                .get(MANIFEST)
-                .map_err(|error| damaged(format!("its manifest cannot be read: {error}")))
-        })?;
+        let unread = |error: fjall::Error| {
+            denied(&path, &error)
+                .unwrap_or_else(|| damaged(format!("it, or its manifest, cannot be read: {error}")))
+        };
+        let opened = guarded(&path, "open a snapshot", || Opened::open(&path).map_err(unread))?;
+        let value = guarded(&path, "read a manifest", || opened.keyspace.get(MANIFEST).map_err(unread))?;
         let value = value.ok_or_else(|| damaged("it has no manifest".into()))?;
-        let fields = open_sector(MAGIC, &value).map_err(|error| match error {
+        let fields = open_sector(MAGIC, FORMAT, &value).map_err(|error| match error {
             DecodeError::Newer(found) => {
                 SnapshotError::NewerFormat { path: path.clone(), found, supported: FORMAT }
             }
             error => damaged(format!("its manifest is wrong: {error}")),
         })?;
-        let [stream, number, position, chunks, bytes] = fields;
+        let [stream, number, position, chunks, bytes, birth] = fields;
+        if birth != 0 && self.birth != 0 && birth != self.birth {
+            return Err(JournalError::OtherDirectory { path }.into());
+        }
         if (Name { stream: StreamId(stream), number, position: Position(position) }) != *name {
             return Err(damaged("its manifest is another's".into()));
         }
@@ -297,6 +328,32 @@ impl SnapshotStore {
     fn failed(&self, action: &'static str, error: &std::io::Error) -> SnapshotError {
         SnapshotError::Engine { path: self.path.clone(), action, cause: error.to_string() }
     }
+}
+
+/// Opens all files below a directory as the engine may, in it only those of which `wanted` says so. What is not there when it
+/// is opened is none.
+fn open_below(path: &Path, wanted: fn(&str) -> bool) -> Result<(), JournalError> {
+    let failed = |path: &Path, error: std::io::Error| match error.kind() {
+        ErrorKind::NotFound => Ok(()),
+        _ => Err(JournalError::io(path, "open", 0, error)),
+    };
+    let entries = match std::fs::read_dir(path) {
+        Ok(entries) => entries,
+        Err(error) => return failed(path, error),
+    };
+    for entry in entries {
+        let entry = entry.map_err(|error| JournalError::io(path, "list", 0, error))?;
+        if !wanted(&entry.file_name().to_string_lossy()) {
+            continue;
+        }
+        let below = entry.path();
+        if below.is_dir() {
+            open_below(&below, |_| true)?;
+        } else if let Err(error) = OpenOptions::new().read(true).write(true).open(&below) {
+            failed(&below, error)?;
+        }
+    }
+    Ok(())
 }
 
 impl Name {
@@ -337,10 +394,26 @@ impl Opened {
     }
 }
 
+/// What the system denied the engine, if that is why it failed: a snapshot is not damaged then.
+pub(super) fn denied(path: &Path, error: &fjall::Error) -> Option<SnapshotError> {
+    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    while let Some(found) = cause {
+        let io = found.downcast_ref::<std::io::Error>();
+        if let Some(code) = io.and_then(std::io::Error::raw_os_error) {
+            let error = JournalError::io(path, "open", 0, std::io::Error::from_raw_os_error(code));
+            // A disk that cannot read it, and a file that is missing, are damage.
+            return (!matches!(error, JournalError::Io { .. })).then(|| error.into());
+        }
+        cause = found.source();
+    }
+    None
+}
+
 /// Makes a database of the chunks and, last, the manifest; all of it becomes visible and durable at once.
 fn fill<C: AsRef<[u8]>>(
     path: &Path,
     name: Name,
+    birth: u64,
     chunks: impl Iterator<Item = Result<C, SnapshotError>>,
 ) -> Result<(), SnapshotError> {
     let failed = |error: fjall::Error| SnapshotError::Engine {
@@ -362,8 +435,8 @@ fn fill<C: AsRef<[u8]>>(
         count += 1;
         bytes += chunk.len() as u64;
     }
-    let fields = [name.stream.0, name.number, name.position.0, u64::from(count), bytes];
-    let manifest: [u8; SECTOR] = seal_sector(MAGIC, &fields);
+    let fields = [name.stream.0, name.number, name.position.0, u64::from(count), bytes, birth];
+    let manifest: [u8; SECTOR] = seal_sector(MAGIC, FORMAT, &fields);
     ingestion.write(MANIFEST, manifest.as_slice()).map_err(failed)?;
     ingestion.finish().map_err(failed)
 }

@@ -36,8 +36,14 @@ struct Node {
 
 impl Node {
     fn start(path: &Path) -> Result<Self, SnapshotError> {
+        Self::start_as(0, path)
+    }
+
+    /// Where its directory is known to be of this birth.
+    fn start_as(birth: u64, path: &Path) -> Result<Self, SnapshotError> {
         let directory = DataDirectory::open(path, 7, 1, Expect::Anything)?;
         let options = JournalOptions {
+            birth,
             segment_first: 4 << 10,
             segment_max: 4 << 10,
             seed: Some(1),
@@ -103,8 +109,13 @@ fn check(golden: Golden, message: &str) {
 
 /// A node that took `count` snapshots with records before, between and after them; with its text.
 fn used(count: u64) -> (tempfile::TempDir, Text) {
+    used_as(0, count)
+}
+
+/// The same in a directory of this birth.
+fn used_as(birth: u64, count: u64) -> (tempfile::TempDir, Text) {
     let dir = tempfile::tempdir().unwrap();
-    let mut node = Node::start(dir.path()).unwrap();
+    let mut node = Node::start_as(birth, dir.path()).unwrap();
     for round in 0..count {
         node.record(A, &format!("<round {round}: {}>", "x".repeat(1500)));
         node.snapshot();
@@ -218,6 +229,102 @@ fn a_snapshot_ahead_of_the_journal_proves_that_records_are_missing() {
 }
 
 #[test]
+fn what_was_made_in_another_directory_is_refused_and_stays() {
+    // Of one snapshot, which comes too early to be needed, and of two.
+    for count in [1, 3] {
+        let ((one, text), (other, others)) = (used_as(7, 3), used_as(8, count));
+        for what in ["snapshots", "journal"] {
+            let exchange = || {
+                let (mine, theirs, aside) =
+                    (one.path().join(what), other.path().join(what), one.path().join("aside"));
+                fs::rename(&mine, &aside).unwrap();
+                fs::rename(&theirs, &mine).unwrap();
+                fs::rename(&aside, &theirs).unwrap();
+            };
+            let names = || {
+                let entries = fs::read_dir(one.path().join("snapshots")).unwrap();
+                let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name()).collect();
+                names.sort();
+                names
+            };
+            exchange();
+            let before = names();
+            for _ in 0..2 {
+                let refused = refusal(one.path());
+                assert!(refused.contains(": this was made in another data directory than what"), "{refused}");
+            }
+            assert_eq!(names(), before, "none is removed");
+            exchange();
+        }
+        assert_eq!(Node::start_as(7, one.path()).unwrap().a, text);
+        assert_eq!(Node::start_as(8, other.path()).unwrap().a, others);
+    }
+}
+
+#[test]
+fn a_snapshot_that_says_nothing_of_its_directory_is_taken_as_it_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = SnapshotStore::open(dir.path()).unwrap();
+    let chunks = || ["one", "two"].into_iter().map(Ok);
+    let (first, _) = store.write(A, Position(5), chunks()).unwrap();
+    store.bind(7);
+    assert_eq!(store.newest(A, Position::ZERO).unwrap(), Some(first));
+    let (second, _) = store.write(A, Position(9), chunks()).unwrap();
+    assert_eq!(store.newest(A, Position::ZERO).unwrap(), Some(second));
+    store.bind(8);
+    let error = store.newest(A, Position::ZERO).unwrap_err();
+    assert!(matches!(error, SnapshotError::Journal(JournalError::OtherDirectory { .. })), "{error}");
+}
+
+#[test]
+fn what_the_system_denies_is_no_damage() {
+    use rustix::io::Errno;
+    let denied = |errno: Errno| {
+        let error = std::io::Error::from_raw_os_error(errno.raw_os_error());
+        let told = super::store::denied(Path::new("SNAPSHOT"), &fjall::Error::Io(error));
+        told.map(|error| error.to_string())
+    };
+    for errno in [Errno::ACCESS, Errno::PERM] {
+        let told = denied(errno).unwrap();
+        assert!(told.starts_with("SNAPSHOT: cannot open: ") && told.contains("Start the node as"), "{told}");
+    }
+    for errno in [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::AGAIN] {
+        let told = denied(errno).unwrap();
+        assert!(told.contains("LimitNOFILE"), "{told}");
+    }
+    let told = denied(Errno::NOSPC).unwrap();
+    assert!(told.starts_with("SNAPSHOT: the disk is full: there is no room. "), "{told}");
+    assert_eq!([Errno::IO, Errno::NOENT].map(denied), [None, None]);
+}
+
+#[test]
+fn a_snapshot_that_cannot_be_opened_is_named_and_what_is_none_is_left_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let snapshots = dir.path().join("snapshots");
+    let openable = || SnapshotStore::openable(&snapshots);
+    openable().unwrap();
+    let name = format!("{A}-{:016x}-{:016x}", 1, 2);
+    // Permissions would not keep the system's own user out.
+    let shut = |folder: &str| {
+        fs::create_dir_all(snapshots.join(folder)).unwrap();
+        std::os::unix::fs::symlink("lock", snapshots.join(folder).join("lock")).unwrap();
+    };
+    shut("lost+found");
+    shut(&format!("{name}.new"));
+    let elsewhere = dir.path().join("elsewhere");
+    fs::create_dir_all(&elsewhere).unwrap();
+    fs::write(elsewhere.join("table"), b"").unwrap();
+    fs::create_dir(snapshots.join(&name)).unwrap();
+    // One that lies elsewhere, and one that is gone.
+    std::os::unix::fs::symlink(&elsewhere, snapshots.join(&name).join("tables")).unwrap();
+    std::os::unix::fs::symlink("gone", snapshots.join(&name).join("a")).unwrap();
+    openable().unwrap();
+    shut(&format!("{name}/keyspaces"));
+    let error = openable().unwrap_err().to_string();
+    assert!(error.contains(&format!("{name}/keyspaces/lock: cannot open: ")), "{error}");
+}
+
+#[test]
 fn a_snapshot_waits_for_the_journal() {
     let dir = tempfile::tempdir().unwrap();
     let mut node = Node::start(dir.path()).unwrap();
@@ -295,7 +402,17 @@ fn a_stream_that_ended_begins_anew() {
     node.snapshot();
     node.snapshots.forget(A, end);
     drop(node);
-    assert_eq!(Node::start(dir.path()).unwrap().a.0, "<new>");
+    let mut node = Node::start(dir.path()).unwrap();
+    assert_eq!(node.a.0, "<new>");
+    // What is damaged of the new life stays damaged, wherever the former one ended.
+    node.record(A, &"x".repeat(1500));
+    node.snapshot();
+    let text = node.a.clone();
+    drop(node);
+    damage(tables(dir.path()).last().unwrap());
+    let node = Node::start(dir.path()).unwrap();
+    assert_eq!(node.a, text);
+    assert_eq!(node.snapshots.metrics().unusable.load(Relaxed), 1);
 }
 
 #[test]

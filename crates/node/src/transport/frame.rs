@@ -4,7 +4,8 @@
 //! ```text
 //! dialler                               acceptor
 //!   Hello {magic, version, cluster,
-//!          from, to, life}          ->
+//!          from, to, life,
+//!          keyspaces}               ->
 //!                                   <-  Welcome {version, life}, or  Refuse or Disown "why", and the end
 //!   Message, News, Ping, Part ...   ->
 //!                                   <-  Pong ...
@@ -15,19 +16,25 @@
 
 pub use crate::births::{Life, Start};
 use crate::hub::News;
+pub use crate::node::Agreed;
 use isochrone_core::wire::{decode, decode_prefix, encode_into};
 use isochrone_core::{KeyspaceId, NodeId, PartitionId, ProcessId, Stamp, Urgency};
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 use thiserror::Error;
 
 /// The newest version of the frames and of what is inside, the one written.
-pub const VERSION: u16 = 13;
+pub const VERSION: u16 = 14;
 
 /// What a hello begins with, so that a stranger on the port is told from a node.
 pub const MAGIC: [u8; 8] = *b"ISOCHRON";
 
-/// Frames before the handshake is done are smaller than this; a larger one is a stranger's.
+/// What an acceptor sends is smaller than this, whatever comes of the greeting; a larger frame is a stranger's.
 pub const HANDSHAKE_MAX: usize = 4 << 10;
+
+/// A greeting is smaller than this, with as many keyspaces as a deployment file may have; a larger frame before the handshake is
+/// done is a stranger's.
+pub const HELLO_MAX: usize = 128 << 10;
 
 /// A frame longer than this travels in parts of so many bytes. At 1 MB/s one takes 16 ms.
 const PART: usize = Urgency::SMALL;
@@ -52,6 +59,8 @@ pub struct Hello {
     pub to: NodeId,
     /// The dialler's data directory and its starts.
     pub life: Life,
+    /// The keyspaces of its deployment file.
+    pub keyspaces: Arc<[Agreed]>,
 }
 
 /// Sent once a second on every link.
@@ -225,8 +234,10 @@ pub fn news(out: &mut Vec<u8>, news: &News) {
 pub fn parse(bytes: &[u8], limit: usize) -> Result<Option<(Frame<'_>, usize)>, FrameError> {
     let Some((length, rest)) = bytes.split_first_chunk() else { return Ok(None) };
     let begins_tls = matches!(length, [22, 3, 0..=4, _]);
+    // A short record begins like a greeting of 64 KiB, but goes on with a number where that has its magic.
+    let short_tls = limit <= HELLO_MAX && matches!(bytes, [22, 3, 1..=4, 0, _, 1, ..]);
     let length = u32::from_le_bytes(*length) as usize;
-    if length > limit {
+    if length > limit || short_tls {
         return Err(if begins_tls { FrameError::Tls } else { FrameError::TooLong { length, limit } });
     }
     let Some(content) = rest.get(..length) else { return Ok(None) };
@@ -282,7 +293,8 @@ fn foreign(hello: &[u8]) -> Option<Hello> {
     let ((magic, version), _): (([u8; 8], u16), _) = decode_prefix(hello).ok()?;
     let life = Life { birth: 0, start: Start { number: 0, salt: 0 }, past: Vec::new() };
     let (nobody, cluster) = (NodeId(u16::MAX), String::new());
-    let hello = Hello { magic, version, cluster_id: 0, cluster, from: nobody, to: nobody, life };
+    let keyspaces = Arc::default();
+    let hello = Hello { magic, version, cluster_id: 0, cluster, from: nobody, to: nobody, life, keyspaces };
     (magic == MAGIC && version != VERSION).then_some(hello)
 }
 
@@ -392,6 +404,8 @@ mod tests {
         // As much as a greeting may hold.
         let start = |number| Start { number: u32::MAX - number, salt: u64::MAX };
         let life = Life { birth: u64::MAX, start: start(0), past: (0..PAST as u32).map(start).collect() };
+        let values = [("partitions".to_owned(), "3".to_owned())].into();
+        let keyspaces = [Agreed { number: 1, name: "main".into(), values }].into();
         let greeting = Hello {
             magic: MAGIC,
             version: VERSION,
@@ -400,6 +414,7 @@ mod tests {
             from: NodeId(1),
             to: NodeId(2),
             life: life.clone(),
+            keyspaces,
         };
         hello(&mut bytes, &greeting);
         welcome(&mut bytes, &life);
@@ -487,6 +502,10 @@ mod tests {
         // What a client of TLS sends first: a record of a handshake, of version 1.0 or later.
         let hello = [22, 3, 1, 2, 0, 1, 0, 1, 252, 3, 3];
         assert_eq!(parse(&hello, HANDSHAKE_MAX), Err(FrameError::Tls));
+        assert_eq!(parse(&hello, HELLO_MAX), Err(FrameError::Tls));
+        // One of fewer than 256 bytes, and a greeting of as many as that would claim.
+        assert_eq!(parse(&[22, 3, 1, 0, 200, 1, 0, 0, 196, 3, 3], HELLO_MAX), Err(FrameError::Tls));
+        assert_eq!(parse(&[22, 3, 1, 0, 1, b'I', b'S'], HELLO_MAX), Ok(None));
         let [a, b, c, d] = 0x0400_0316_u32.to_le_bytes();
         assert_eq!((a, b, c, d), (22, 3, 0, 4), "a frame of 64 MiB would begin so, where that is allowed");
         assert_eq!(parse(&[a, b, c, d], 128 << 20), Ok(None));

@@ -32,6 +32,12 @@ const GREETING: Span = Span::from_secs(5);
 pub(crate) const PING: Span = Span::from_secs(1);
 /// A link whose pings stay unanswered this long is dead, whatever TCP believes.
 const SILENCE: Span = Span::from_secs(8);
+/// What is told of a peer is the best of its answers that are no older than this; at most so many are kept.
+const RECENT: Span = Span::from_secs(10);
+const RECENT_MAX: usize = 16;
+/// By so much more than its round trips allow, in nanoseconds, may answers differ in what they say of a clock: for how clocks drift
+/// and are slewed meanwhile, and for how late this node notices an answer. Beyond, one of both clocks has been set.
+const STEP: i128 = 50_000_000;
 
 /// Bytes that are given to the connection at a time, with what it and the system still have of those before.
 const LEAVING: usize = 64 << 10;
@@ -86,8 +92,6 @@ pub struct Link {
     pub connects: u64,
     /// How often it broke or could not be made.
     pub failures: u64,
-    /// The last answer to a ping.
-    pub told: Option<Told>,
     /// Where it is not ready: since when the peer was not heard of, or was tried in vain.
     pub down: Option<Instant>,
     token: Token,
@@ -105,6 +109,7 @@ pub struct Link {
     random: Random,
     last_error: String,
     disowned: Option<String>,
+    recent: Recent,
     /// What pings tell the peer that this node leads.
     leads: Vec<(KeyspaceId, PartitionId, u64)>,
 }
@@ -116,7 +121,7 @@ pub struct Told {
     pub at: Instant,
     /// The peer's clock.
     pub stamp: Stamp,
-    /// From ping to pong, which includes what is emulated.
+    /// From ping to pong. What is emulated holds neither up.
     pub round_trip: Span,
 }
 
@@ -129,6 +134,38 @@ impl Told {
         let theirs = i128::from(self.stamp.as_nanos()) + i128::from(half) + i128::from(since);
         let ahead = theirs - i128::from(stamp.as_nanos());
         (i64::try_from(ahead).unwrap_or(if ahead < 0 { i64::MIN } else { i64::MAX }), half)
+    }
+
+    /// Whether both may be right of clocks that nobody has set between them.
+    fn agrees(&self, other: &Told) -> bool {
+        let offset = |told: &Told| {
+            let half = i128::from(told.round_trip.as_nanos() / 2);
+            (i128::from(told.stamp.as_nanos()) + half - i128::from(told.at.as_nanos()), half)
+        };
+        let ((one, wrong), (another, as_wrong)) = (offset(self), offset(other));
+        (one - another).abs() <= wrong + as_wrong + STEP
+    }
+}
+
+/// The answers to pings of the last seconds, oldest first.
+#[derive(Default)]
+struct Recent(VecDeque<Told>);
+
+impl Recent {
+    fn push(&mut self, told: Told) {
+        // What was said before a clock was set holds no longer, however soon it was back.
+        self.0.retain(|old| old.agrees(&told));
+        let stale = |first: &Told| told.at.since(first.at) > RECENT;
+        while self.0.len() >= RECENT_MAX || self.0.front().is_some_and(stale) {
+            self.0.pop_front();
+        }
+        self.0.push_back(told);
+    }
+
+    /// The one that was back soonest, the latest of equals. What makes others late is a busy node at either end, and that is
+    /// no part of the way; and the sooner it was back, the less wrong is what it says of the clock.
+    fn best(&self) -> Option<Told> {
+        self.0.iter().rev().min_by_key(|told| told.round_trip).copied()
     }
 }
 
@@ -234,7 +271,6 @@ impl Link {
             address,
             connects: 0,
             failures: 0,
-            told: None,
             down: None,
             token,
             hello,
@@ -248,6 +284,7 @@ impl Link {
             random,
             last_error: String::new(),
             disowned: None,
+            recent: Recent::default(),
             leads: Vec::new(),
         }
     }
@@ -255,6 +292,11 @@ impl Link {
     /// Whether messages reach the peer's node, as far as this end knows.
     pub fn ready(&self) -> bool {
         matches!(self.state, State::Ready { .. }) && !self.delay.cut
+    }
+
+    /// What the peer's clock stood at within the shortest round trip of the last ten seconds; none while there is no connection.
+    pub fn told(&self) -> Option<Told> {
+        self.recent.best()
     }
 
     /// Why the peer says that this node has lost its data directory, or has an old copy, if it does.
@@ -529,7 +571,7 @@ impl Link {
         // The greeting may still wait for the handshake of TLS that the read has just ended.
         stream.flush()?;
         if let Some((sent, stamp)) = pong {
-            self.told = Some(Told { at: now, stamp, round_trip: now.since(sent) });
+            self.recent.push(Told { at: now, stamp, round_trip: now.since(sent) });
             if let State::Ready { heard, .. } = &mut self.state {
                 *heard = now;
             }
@@ -578,7 +620,7 @@ impl Link {
         if let State::Greeting { stream, .. } | State::Ready { stream, .. } = &mut self.state {
             stream.deregister(registry);
         }
-        self.told = None;
+        self.recent = Recent::default();
         self.lose();
         let half = self.pause.as_nanos() / 2;
         self.state = State::Pausing { until: now + Span::from_nanos(half + self.random.below(half + 1)) };
@@ -613,9 +655,60 @@ mod tests {
     use std::net::TcpListener;
 
     #[test]
+    fn an_answer_that_comes_late_moves_neither_round_trip_nor_clock() {
+        let second = |second| Instant::ZERO + Span::from_secs(second);
+        // The peer's clock is 100 s ahead, and an answer takes 5 ms to come back, or as much longer as it is late.
+        let told = |at: u64, late: u64| Told {
+            at: second(at) + Span::from_millis(late),
+            stamp: Stamp::from_nanos((at + 100) * 1_000_000_000 - 5_000_000),
+            round_trip: Span::from_millis(10 + late),
+        };
+        let mut recent = Recent::default();
+        assert!(recent.best().is_none());
+        for (at, late) in [(1, 0), (2, 140), (3, 0), (4, 133), (5, 9)] {
+            recent.push(told(at, late));
+        }
+        let best = recent.best().unwrap();
+        assert_eq!((best.at, best.round_trip), (second(3), Span::from_millis(10)), "the latest of equals");
+        assert_eq!(best.ahead(second(6), Stamp::from_nanos(6_000_000_000)), (100_000_000_000, 5_000_000));
+        // A way that has become longer is told of once all of ten seconds say so.
+        for at in 6..=12 {
+            recent.push(told(at, 50));
+        }
+        assert_eq!(recent.best().unwrap().round_trip, Span::from_millis(10));
+        recent.push(told(13, 50));
+        assert_eq!(recent.best().unwrap().round_trip, Span::from_millis(19));
+        recent.push(told(16, 50));
+        assert_eq!(recent.best().unwrap().round_trip, Span::from_millis(60));
+        for _ in 0..100 {
+            recent.push(told(16, 50));
+        }
+        assert_eq!(recent.0.len(), RECENT_MAX, "there may be more than one a second");
+    }
+
+    #[test]
+    fn an_answer_from_before_a_clock_was_set_is_forgotten() {
+        let told = |second: u64, stamp: u64, round_trip: u64| Told {
+            at: Instant::ZERO + Span::from_secs(second),
+            stamp: Stamp::from_nanos(stamp * 1_000_000_000),
+            round_trip: Span::from_millis(round_trip),
+        };
+        let mut recent = Recent::default();
+        for second in 1..=3 {
+            recent.push(told(second, 1_000 + second, 10));
+        }
+        recent.push(told(4, 1_104, 12));
+        let best = recent.best().unwrap();
+        assert_eq!((best.at, recent.0.len()), (Instant::ZERO + Span::from_secs(4), 1));
+        // And back.
+        recent.push(told(5, 1_005, 300));
+        assert_eq!(recent.best().unwrap().round_trip, Span::from_millis(300));
+    }
+
+    #[test]
     fn a_peer_that_has_come_up_is_dialled_at_once() {
         let data = tempfile::tempdir().unwrap();
-        let mut births = Births::open(data.path(), NodeId(0), 1, &mut Random::seeded(1)).unwrap();
+        let mut births = Births::open(data.path(), NodeId(0), 1, 1, &mut Random::seeded(1)).unwrap();
         let hello = Hello {
             magic: frame::MAGIC,
             version: VERSION,
@@ -624,6 +717,7 @@ mod tests {
             from: NodeId(0),
             to: NodeId(1),
             life: births.own().clone(),
+            keyspaces: Arc::default(),
         };
         let peer = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = peer.local_addr().unwrap();

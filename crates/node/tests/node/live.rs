@@ -12,7 +12,7 @@ use isochrone_node::node::{
 use isochrone_node::protocols::{Administration, Protocols};
 use isochrone_node::security;
 use isochrone_node::transport::emulation::{Delay, Emulation};
-use isochrone_node::transport::frame::{self, Frame, Hello, Life, MAGIC, Start, VERSION};
+use isochrone_node::transport::frame::{self, Agreed, Frame, Hello, Life, MAGIC, Start, VERSION};
 use isochrone_proto::health::{HealthCheckRequest, HealthClient, ServingStatus};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConnection, StreamOwned};
@@ -346,7 +346,11 @@ fn strangers_at_the_peer_port_are_told_why() {
         from: NodeId(1),
         to: NodeId(0),
         life: cluster.life(NodeId(1)),
+        keyspaces: Arc::default(),
     };
+    // What the others' files have, but for the partitions.
+    let values = [("partitions".to_owned(), "7".to_owned())].into();
+    let other: Arc<[Agreed]> = [Agreed { number: 1, name: "main".to_owned(), values }].into();
     let mut old = hello.life.clone();
     old.start = Start { number: 2, salt: 2 };
     let speaks = format!("speaks version {VERSION}");
@@ -363,6 +367,10 @@ fn strangers_at_the_peer_port_are_told_why() {
         (Hello { from: NodeId(0), ..hello.clone() }, "two processes run as one node"),
         (Hello { from: NodeId(7), ..hello.clone() }, "does not have you, number 7 in the file"),
         (Hello { life: old, ..hello.clone() }, "its data directory is an old copy: it comes as start 2"),
+        (
+            Hello { keyspaces: other, ..hello.clone() },
+            "has partitions = 1 at node-0 and partitions = 7 at node-1; see",
+        ),
         (Hello { magic: *b"GARBAGE!", ..hello.clone() }, "that was no greeting"),
     ];
     for (hello, expected) in refusals {
@@ -401,10 +409,78 @@ fn strangers_at_the_peer_port_are_told_why() {
     eventually("counted", || {
         let text = cluster.get(0, "/metrics");
         (text.contains("isochrone_peer_malformed_frames_total 5")
-            && text.contains("isochrone_peer_greetings_refused_total 7"))
+            && text.contains("isochrone_peer_greetings_refused_total 8"))
         .then_some(())
     });
     assert!(cluster.client(0).count() > 0, "the node goes on");
+}
+
+#[test]
+fn a_mistake_in_a_keyspace_that_was_added_cuts_off_that_one_alone() {
+    let added = |partitions: u16| {
+        let log = format!("partitions = {partitions}\nprotocol = \"toy\"\nreplication = 3\n");
+        Arc::clone(&Cluster::new(&format!("[[keyspace]]\nname = \"log\"\n{log}"), None).deployment)
+    };
+    let mut cluster = Cluster::new("", None);
+    cluster.start_all();
+    cluster.connected();
+    for (node, partitions) in [(0, 1), (1, 1), (2, 2)] {
+        cluster.deployment = added(partitions);
+        cluster.kill_and_start(NodeId(node));
+    }
+    cluster.connected();
+    eventually("told, and reckoned with", || {
+        let status = |node| cluster.nodes[&NodeId(node)].status();
+        let apart = |node, of: &str| {
+            let differs = "keyspace \"log\" has partitions = ";
+            let found = status(node).peers.iter().find(|peer| peer.name == of).cloned();
+            found.is_some_and(|peer| peer.connected && peer.trouble.contains(differs))
+        };
+        let reachable = |node| -> Vec<(usize, usize)> {
+            status(node).keyspaces.iter().map(|keyspace| keyspace.reachable).collect()
+        };
+        let told = apart(0, "node-2") && apart(2, "node-0") && !apart(0, "node-1");
+        (told && reachable(0) == [(3, 3), (2, 3)] && reachable(2) == [(3, 3), (1, 3)]).then_some(())
+    });
+    assert!(cluster.client(2).count() > 0, "the other keyspace is served");
+    // A message to a process of that keyspace is not looked at, and one of the other ends its connection for being none.
+    let values = [("partitions".to_owned(), "7".to_owned())].into();
+    let main = Agreed { number: 1, name: "main".to_owned(), values: BTreeMap::new() };
+    let hello = Hello {
+        magic: MAGIC,
+        version: VERSION,
+        cluster_id: cluster.deployment.cluster_id(),
+        cluster: "test".to_owned(),
+        from: NodeId(1),
+        to: NodeId(0),
+        life: cluster.life(NodeId(1)),
+        keyspaces: [main, Agreed { number: 2, name: "log".to_owned(), values }].into(),
+    };
+    let process = |node, keyspace| isochrone_core::ProcessId {
+        node: NodeId(node),
+        keyspace: KeyspaceId(keyspace),
+        partition: isochrone_core::PartitionId(0),
+        role: isochrone_core::Role(0),
+        instance: 0,
+    };
+    let mut bytes = Vec::new();
+    frame::hello(&mut bytes, &hello);
+    frame::message(&mut bytes, process(1, 2), process(0, 2), |out| out.push(99));
+    frame::ping(&mut bytes, &frame::Ping { number: 5, leads: Vec::new() });
+    frame::message(&mut bytes, process(1, 1), process(0, 1), |out| out.push(99));
+    frame::ping(&mut bytes, &frame::Ping { number: 6, leads: Vec::new() });
+    let answer = say(cluster.peers[&NodeId(0)], &bytes);
+    let mut rest = &*answer;
+    let mut told = Vec::new();
+    while let Some((frame, size)) = frame::parse(rest, 1 << 20).unwrap() {
+        told.push(match frame {
+            Frame::Welcome { .. } => 0,
+            Frame::Pong(number, _) => number,
+            other => panic!("{other:?}"),
+        });
+        rest = &rest[size..];
+    }
+    assert_eq!(told, [0, 5]);
 }
 
 #[test]
@@ -629,7 +705,8 @@ fn nodes_speak_mutual_tls() {
     let mut bytes = Vec::new();
     let (from, to) = (NodeId(1), NodeId(0));
     let (magic, version, cluster_name, life) = (MAGIC, VERSION, "test".to_owned(), cluster.life(from));
-    let hello = Hello { magic, version, cluster_id, cluster: cluster_name, from, to, life };
+    let keyspaces = Arc::default();
+    let hello = Hello { magic, version, cluster_id, cluster: cluster_name, from, to, life, keyspaces };
     frame::hello(&mut bytes, &hello);
     let answer = say(cluster.peers[&NodeId(0)], &bytes);
     assert!(!matches!(frame::parse(&answer, 1 << 20), Ok(Some((Frame::Welcome { .. }, _)))), "{answer:?}");
@@ -653,7 +730,11 @@ fn a_node_with_the_certificate_of_another_is_refused() {
     let (from, to) = (NodeId(2), NodeId(0));
     let (magic, version, cluster_name, life) = (MAGIC, VERSION, "test".to_owned(), cluster.life(from));
     let mut bytes = Vec::new();
-    frame::hello(&mut bytes, &Hello { magic, version, cluster_id, cluster: cluster_name, from, to, life });
+    let keyspaces = Arc::default();
+    frame::hello(
+        &mut bytes,
+        &Hello { magic, version, cluster_id, cluster: cluster_name, from, to, life, keyspaces },
+    );
     stream.write_all(&bytes).unwrap();
     stream.sock.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     let mut answer = Vec::new();

@@ -23,9 +23,10 @@ fn protocols() -> Protocols {
     protocols.register::<MultiPaxos<Store>>(Registration {
         transaction: None,
         durability: isochrone_node::gateway::Durability::Most,
+        led: true,
         placement: Placement::of,
         request: Request::Command,
-        outcome: |outcome, _| match outcome {
+        outcome: |outcome| match outcome {
             Ended::Replied(response) => Outcome::Done(response),
             Ended::Changed | Ended::Moved { .. } | Ended::Served(_) => {
                 Outcome::Refused("a command was taken for a change".to_owned())

@@ -71,11 +71,12 @@ pub fn registration() -> Registration<Toy> {
     Registration {
         transaction: None,
         durability: isochrone_node::gateway::Durability::Most,
+        led: true,
         placement: |deployment: &Deployment, keyspace: &Keyspace| -> Result<Placement, ConfigErrors> {
             Ok(Placement { keyspace: keyspace.id, nodes: deployment.nodes().len() as u16 })
         },
         request: |command| command,
-        outcome: |response, _| Outcome::Done(response),
+        outcome: Outcome::Done,
         administer: |what| match what {
             Administration::MoveLeader(_) => Some(Box::new(())),
             _ => None,

@@ -160,7 +160,7 @@ pub use mutation::Mutation;
 pub use order::Order;
 pub use parameters::Parameters;
 
-use crate::family::{AskingClient, Replicated};
+use crate::family::AskingClient;
 use crate::order::Ordered;
 use crate::service::{Reply, Service};
 use isochrone_core::{Guarantee, StateMachine};
@@ -169,8 +169,6 @@ use isochrone_core::{Guarantee, StateMachine};
 #[derive(Copy, Clone, Debug)]
 pub struct Family;
 
-/// EPaxos over the state machine `S`.
-pub type Epaxos<S> = Replicated<S, Family>;
 /// Where EPaxos stands.
 pub type Placement<S> = crate::Placement<S, Family>;
 

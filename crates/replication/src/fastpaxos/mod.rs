@@ -103,7 +103,6 @@ pub use mutation::Mutation;
 pub use order::Order;
 pub use parameters::{Learners, Parameters};
 
-use crate::family::Replicated;
 use crate::order::Ordered;
 use isochrone_core::StateMachine;
 
@@ -111,8 +110,6 @@ use isochrone_core::StateMachine;
 #[derive(Copy, Clone, Debug)]
 pub struct Family;
 
-/// Fast Paxos over the state machine `S`.
-pub type FastPaxos<S> = Replicated<S, Family>;
 /// Where Fast Paxos stands.
 pub type Placement<S> = crate::Placement<S, Family>;
 

@@ -301,6 +301,7 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
         self.later = None;
     }
 
+    /// What an order of this epoch starts with: behind a hand-over nobody is preferred, as the first member is the one that leads.
     pub(super) fn inner_setup(&self) -> order::Setup<O::Parameters> {
         order::Setup {
             members: self.members.clone(),

@@ -100,7 +100,7 @@ pub use order::Order;
 pub use parameters::Parameters;
 pub use rebuild::Report;
 
-use crate::family::{AskingClient, Replicated};
+use crate::family::AskingClient;
 use crate::order::{Membership, Ordered, Step, Takes};
 use crate::request::{Change, Refusal};
 use crate::service::Service;
@@ -112,9 +112,6 @@ use serde::{Deserialize, Serialize};
 /// SDPaxos as a family of the frame.
 #[derive(Copy, Clone, Debug)]
 pub struct Family;
-
-/// SDPaxos over the state machine `S`.
-pub type SdPaxos<S> = Replicated<S, Family>;
 
 impl crate::Family for Family {
     const NAME: &'static str = "sdpaxos";

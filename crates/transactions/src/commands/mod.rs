@@ -10,7 +10,8 @@
 //! **Guarantee.** That of the protocol: commands that write are what its transactions that write are, commands that
 //! only read are its read-only transactions. Where the protocol has read-only transactions that may miss the latest, they
 //! are not taken unless the keyspace says so ([`Family::served`]). A read that finds a key expired by its stamp deletes it, as everywhere, and
-//! then is a transaction that writes.
+//! then is a transaction that writes. What a transaction of the host's own finds expired by the stamp with which it was asked
+//! for, a command deletes, and then it begins anew.
 //!
 //! **Again.** A transaction that was aborted took no effect, so the command is executed anew, after the pauses of
 //! [`Retry`], until its time is up. A commit that waits for others until then is to be aborted, where the protocol still can.
@@ -53,7 +54,8 @@ pub enum Ask {
     /// Execute this command, as one transaction.
     Command(Command),
     /// A transaction of the host's own. Its values are entries of keys where commands are to understand them
-    /// ([`values`]). Also what is asked of the [`directory`](crate::directory).
+    /// ([`values`]), and none that it reads was over when it was asked to begin. Also what is asked of the
+    /// [`directory`](crate::directory).
     Transaction(Request),
     /// Execute nothing more for clients of other nodes: this one is about to stop. What it has not begun goes back to them. Answered
     /// with OK once nothing is under way for them.

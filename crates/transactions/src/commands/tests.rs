@@ -26,7 +26,7 @@ struct Plain {
     count: u64,
     begun: u64,
     bytes_max: usize,
-    /// How transactions that only write end instead, the next first.
+    /// How transactions end instead, the next first.
     ends: VecDeque<Outcome>,
     cancelled: Vec<Ticket>,
 }
@@ -85,9 +85,7 @@ impl Plain {
                     let refusal = request::Refusal::TooLarge { what: "bytes", found, most: self.bytes_max };
                     return Outcome::Refused(refusal);
                 }
-                if reads.is_empty()
-                    && let Some(end) = self.ends.pop_front()
-                {
+                if let Some(end) = self.ends.pop_front() {
                     return end;
                 }
                 let keys: Vec<Blob> = reads.iter().map(|read| read.key.clone()).collect();
@@ -352,8 +350,27 @@ impl Host {
         panic!("{ticket} is not answered");
     }
 
+    /// A request of the host's own.
+    fn transact(&mut self, request: Request) -> u64 {
+        self.tickets += 1;
+        let ticket = Ticket(self.tickets);
+        self.input(|commands, effects| commands.request(ticket, Ask::Transaction(request), effects));
+        self.tickets
+    }
+
+    fn outcome(&mut self, ticket: u64) -> Outcome {
+        match self.told(ticket) {
+            Answer::Transaction(outcome) => outcome,
+            other => panic!("{other:?}"),
+        }
+    }
+
     fn begun(&self) -> u64 {
         self.commands.client().begun
+    }
+
+    fn held(&self, key: &str) -> Option<Blob> {
+        self.commands.client().values.get(key.as_bytes()).and_then(|(_, value)| value.clone())
     }
 }
 
@@ -364,6 +381,11 @@ fn get(key: &str) -> Operation {
 fn set(key: &str, value: &str) -> Operation {
     let (key, value) = (key.into(), value.into());
     Operation::Set { key, value, condition: Condition::Always, expiry: Expiry::Clear, get: false }
+}
+
+fn set_until(key: &str, at: Stamp) -> Operation {
+    let (key, value, expiry) = (key.into(), "v".into(), Expiry::At(at));
+    Operation::Set { key, value, condition: Condition::Always, expiry, get: false }
 }
 
 fn incr(key: &str) -> Operation {
@@ -500,13 +522,101 @@ fn exec_answers_nil_where_a_watched_key_has_changed() {
 fn a_read_that_finds_a_key_expired_deletes_it() {
     let mut host = Host::new();
     let at = host.stamp + Span::from_secs(1);
-    let (key, value) = (Blob::from("a"), Blob::from("v"));
-    host.run(Operation::Set { key, value, condition: Condition::Always, expiry: Expiry::At(at), get: false });
+    host.run(set_until("a", at));
     host.stamp = at;
     assert_eq!(host.run(get("a")), replied(Response::Nil));
     // A gateway whose clock is behind does not see it again.
     host.stamp = Stamp::from_nanos(at.as_nanos() - 1);
     assert_eq!(host.run(get("a")), replied(Response::Nil));
+}
+
+#[test]
+fn a_transaction_of_the_hosts_own_that_finds_a_key_expired_deletes_it() {
+    for writes in [Vec::new(), vec![Blob::from("c")]] {
+        let mut host = Host::new();
+        let at = host.stamp + Span::from_secs(1);
+        host.run(set_until("a", at));
+        host.run(set("b", "v"));
+        host.stamp = at;
+        let (reads, open) = (vec!["a".into(), "b".into()], writes.len());
+        let ticket = host.transact(Request::Begin { reads, writes });
+        let (txn, reads) = match host.outcome(ticket) {
+            Outcome::Begun { txn, reads } => (Some(txn), reads),
+            Outcome::Snapshot { reads, .. } => (None, reads),
+            other => panic!("{other:?}"),
+        };
+        let there: Vec<bool> = reads.iter().map(|read| read.value.is_some()).collect();
+        assert_eq!(there, [false, true]);
+        // A gateway whose clock is behind does not see it again.
+        host.stamp = Stamp::from_nanos(at.as_nanos() - 1);
+        assert_eq!(host.run(get("a")), replied(Response::Nil));
+        assert_eq!(host.commands.client().open.len(), open, "what had found it is given up");
+        let Some(txn) = txn else { continue };
+        host.run(set("a", "again"));
+        let ticket = host.transact(Request::Commit { txn, updates: Vec::new() });
+        assert_eq!(host.outcome(ticket), Outcome::Aborted(Reason::StaleRead));
+    }
+}
+
+#[test]
+fn a_transaction_that_is_cancelled_while_a_key_is_deleted_for_it_does_not_begin() {
+    let mut host = Host::new();
+    let at = host.stamp + Span::from_secs(1);
+    host.run(set_until("a", at));
+    host.stamp = at;
+    let begun = host.begun();
+    let ticket = host.transact(Request::Begin { reads: vec!["a".into()], writes: vec!["b".into()] });
+    host.step(None);
+    host.input(|commands, effects| commands.cancel(Ticket(ticket), effects));
+    (0..9).for_each(|_| host.step(None));
+    assert!(host.answers.is_empty() && host.commands.client().open.is_empty());
+    assert_eq!((host.begun() - begun, host.held("a")), (2, None), "its own, and the one that deletes");
+}
+
+#[test]
+fn a_transaction_that_finds_keys_expired_for_ever_is_aborted() {
+    for always in [false, true] {
+        let mut host = Host::new();
+        let at = host.stamp + Span::from_secs(1);
+        host.run(set_until("a", at));
+        let over = host.held("a");
+        host.stamp = at;
+        let (begun, since) = (host.begun(), host.now);
+        let ticket = host.transact(Request::Begin { reads: vec!["a".into()], writes: Vec::new() });
+        while !host.answers.contains_key(&ticket) {
+            host.step(None);
+            // Somebody whose clock is behind sets it: once it is deleted, or all the time and so before that.
+            if always || host.held("a").is_none() {
+                host.commands.client_mut().put(Update { key: "a".into(), value: over.clone() });
+            }
+        }
+        assert_eq!(host.outcome(ticket), Outcome::Aborted(Reason::StaleRead));
+        assert!(always || host.begun() - begun == 15, "8 times, and 7 that delete");
+        assert!(always || host.counted == ["aborted_stale_read"], "{:?}", host.counted);
+        let limit = host.commands.limit() + Span::from_millis(100);
+        assert!(host.now.since(since) <= limit, "{}", host.now.since(since));
+    }
+}
+
+#[test]
+fn a_transaction_is_told_why_nothing_was_deleted_for_it() {
+    let overdue = |open_max: usize| {
+        let parameters = Parameters { open_max, ..Parameters::for_rtt(Span::from_millis(10)) };
+        let mut host = Host::tuned(0, &[NodeId(0)], parameters);
+        let at = host.stamp + Span::from_secs(1);
+        host.run(set_until("a", at));
+        host.stamp = at;
+        let ticket = host.transact(Request::Begin { reads: vec!["a".into()], writes: Vec::new() });
+        (host, ticket)
+    };
+    let (mut host, ticket) = overdue(1);
+    let waits = host.ask(incr("b"));
+    assert_eq!(host.outcome(ticket), Outcome::Refused(request::Refusal::Overloaded(1)));
+    assert_eq!(host.told(waits), replied(Response::Integer(1)));
+    let (mut host, ticket) = overdue(2);
+    let refusal = request::Refusal::TooLarge { what: "bytes", found: 2, most: 1 };
+    host.commands.client_mut().ends.push_back(Outcome::Refused(refusal.clone()));
+    assert_eq!(host.outcome(ticket), Outcome::Refused(refusal));
 }
 
 #[test]
@@ -924,15 +1034,11 @@ fn a_commit_that_waits_for_too_long_is_to_be_aborted() {
     // It was too late for that.
     assert_eq!(host.told(ticket), replied(Response::Ok));
     // A transaction of the host's own.
-    host.tickets += 2;
-    let [begin, commit] = [Ticket(host.tickets - 1), Ticket(host.tickets)];
-    let request = Request::Begin { reads: Vec::new(), writes: vec!["b".into()] };
-    host.input(|commands, effects| commands.request(begin, Ask::Transaction(request), effects));
-    let Answer::Transaction(Outcome::Begun { txn, .. }) = host.told(begin.0) else { panic!("it has begun") };
-    let request = Request::Commit { txn, updates: Vec::new() };
-    host.input(|commands, effects| commands.request(commit, Ask::Transaction(request), effects));
+    let begin = host.transact(Request::Begin { reads: Vec::new(), writes: vec!["b".into()] });
+    let Outcome::Begun { txn, .. } = host.outcome(begin) else { panic!("it has begun") };
+    let commit = host.transact(Request::Commit { txn, updates: Vec::new() });
     assert_eq!(waits(&mut host), [false, true]);
-    assert!(matches!(host.told(commit.0), Answer::Transaction(Outcome::Committed { .. })));
+    assert!(matches!(host.outcome(commit), Outcome::Committed { .. }));
 }
 
 #[test]
@@ -1081,13 +1187,8 @@ fn what_is_cancelled_is_not_executed_unless_it_has_begun() {
 fn a_host_has_transactions_of_its_own() {
     let mut host = Host::new();
     let ask = |host: &mut Host, request| {
-        host.tickets += 1;
-        let ticket = Ticket(host.tickets);
-        host.input(|commands, effects| commands.request(ticket, Ask::Transaction(request), effects));
-        match host.told(ticket.0) {
-            Answer::Transaction(outcome) => outcome,
-            other => panic!("{other:?}"),
-        }
+        let ticket = host.transact(request);
+        host.outcome(ticket)
     };
     let keys = || vec![Blob::from("n")];
     let Outcome::Begun { txn, .. } = ask(&mut host, Request::Begin { reads: keys(), writes: keys() }) else {

@@ -84,15 +84,12 @@ pub use mutation::Mutation;
 pub use parameters::{Coordinator, Parameters};
 pub use server::Replica;
 
-use crate::{Transactional, group};
+use crate::group;
 use isochrone_core::Guarantee;
 
 /// Layered two-phase commit.
 #[derive(Copy, Clone, Debug)]
 pub struct Family;
-
-/// Layered two-phase commit as hosts know it.
-pub type TwoPhaseCommit = Transactional<Family>;
 
 impl crate::Family for Family {
     const NAME: &'static str = "2pc";

@@ -1,5 +1,7 @@
 use super::*;
 use expect_test::expect;
+use isochrone_workload::Workload;
+use isochrone_workload::trial::Terms;
 use std::io::Cursor;
 
 /// What comes of these answers, and what was shown.
@@ -125,10 +127,17 @@ fn every_answer_becomes_a_deployment_that_is_the_best_by_its_plan() {
                     }
                     let demand = Demand { conflict: touched.parse().unwrap(), ..Demand::of(&deployment) };
                     let plan = isochrone_plan::plan(&deployment, MAIN, &demand).unwrap();
-                    assert_eq!(plan.recommended.protocol, keyspace.protocol, "{lines:?}\n{plan}");
-                    assert_eq!(plan.recommended.mean_ms, Some(choice.reached_ms), "{lines:?}\n{plan}");
-                    assert_eq!(plan.recommended.leader, plan.configured.leader, "{lines:?}\n{plan}");
-                    assert!(plan.placement.is_none(), "{lines:?}\n{plan}");
+                    // A plan has it with a parameter that is not written.
+                    let passed_over = |protocol: &str| protocol == "sdpaxos" && !answers.one_region_writes();
+                    let mut rows = plan.protocols.iter().filter(|row| {
+                        row.ranked && row.guarantee == Guarantee::Linearizable && !passed_over(&row.protocol)
+                    });
+                    let best = rows.next().unwrap();
+                    assert_eq!(best.protocol, keyspace.protocol, "{lines:?}\n{plan}");
+                    assert_eq!(best.mean_ms, choice.reached_ms, "{lines:?}\n{plan}");
+                    assert_eq!(best.leader, plan.configured.leader, "{lines:?}\n{plan}");
+                    let better = plan.placement.as_ref();
+                    assert!(better.is_none_or(|better| passed_over(&better.protocol)), "{lines:?}\n{plan}");
                 }
             }
         }
@@ -153,6 +162,99 @@ fn the_worst_region_waits_less_where_that_is_aimed_at() {
     let (of_worst, reached) = worst("worst");
     assert_eq!(of_worst, reached);
     assert!(worst("mean").0 > of_worst, "{of_worst}");
+}
+
+#[test]
+fn what_survives_the_loss_of_three_regions_is_chosen_where_that_is_asked_for() {
+    let written = |lines: &str| {
+        let answers = answers(lines);
+        let choice = choose(&answers).unwrap();
+        let text = written::text(&answers, &choice).unwrap();
+        let deployment = written::deployment(&answers, &text).unwrap();
+        let plan = isochrone_plan::plan(&deployment, MAIN, &Demand::of(&deployment)).unwrap();
+        assert_eq!((plan.replicas.len(), plan.crashes), (7, 3), "{lines:?}");
+        assert!(choice.reached_ms >= plan.floor_mean_ms, "{lines:?}: {}\n{plan}", choice.reached_ms);
+        let copies = deployment.keyspace(MAIN).parameters.read().integer("f", 0, 0, 6);
+        assert!(choice.protocol != "curp" || copies == 3, "{text}");
+        choice.protocol
+    };
+    for users in ["VA, TX", "CA, TX=5, QC", "IL", "VA, TX, CA, IA, WA, WY, IL, QC, TRT"] {
+        for touched in ["0", "20"] {
+            for aim in ["mean", "worst"] {
+                written(&format!("{users}\n\n3\n{touched}\n{aim}\n"));
+            }
+        }
+    }
+    // With IL as the master, and with VA, TX and IA: 31 ms from VA and 30 from TX, or 26 + 30 and 30 + 30.
+    assert_eq!(written("VA, TX\n\n3\n20\nworst\n"), "curp");
+}
+
+/// The highest mean of a region with users, where the deployment is as written: milliseconds.
+fn simulated(answers: &Answers, text: &str, conflict: u8) -> f64 {
+    let deployment = written::deployment(answers, text).unwrap();
+    let Some(protocols::Runs::Commands { trial, .. }) =
+        protocols::of(&deployment, MAIN).map(|entry| &entry.runs)
+    else {
+        panic!("a protocol of commands: {text}")
+    };
+    let mut workload = Workload::named("set").unwrap();
+    workload.conflict = conflict;
+    let outcome = trial(&deployment, MAIN, &Terms::quiet(workload, Span::from_secs(10)), 1).unwrap();
+    let users = deployment.regions().iter().filter(|region| region.clients > 0);
+    let figures = users.map(|region| outcome.figures.region(usize::from(region.id.0), None).unwrap());
+    figures.map(|figures| figures.mean_ms).fold(0.0, f64::max)
+}
+
+#[test]
+fn the_worst_region_waits_no_longer_than_the_file_says() {
+    let reached = |users: &str, lost: u8, conflict: u8| {
+        let answers = answers(&format!("{users}\n\n{lost}\n{conflict}\nworst\n"));
+        let choice = choose(&answers).unwrap();
+        let text = written::text(&answers, &choice).unwrap();
+        let simulated = simulated(&answers, &text, conflict);
+        let reached = choice.reached_ms;
+        assert!(simulated <= reached * 1.01, "{simulated} and {reached} ms:\n{text}");
+        assert!(text.contains(&format!("# {reached:.1} ms for a write")), "{text}");
+        reached
+    };
+    assert_eq!(reached("", 2, 0), 166.0);
+    // Where all commands interfere EPaxos takes a second round trip, and SDPaxos waits for other regions' writes.
+    assert!(reached("", 2, 100) > 250.0);
+    assert!(reached("VA, TX", 3, 50) > reached("VA, TX", 3, 5));
+}
+
+/// Its figures are those of a client alone, and so are its users.
+#[test]
+fn sdpaxos_is_compared_where_one_region_writes() {
+    assert!(answers("Euro\n").one_region_writes());
+    assert!(!answers("Euro, Asia\n\n\n\nEuro\n").one_region_writes());
+    for lines in ["\n\n2\n20\nmean\n", "\n\n2\n100\nworst\n", "US East=70, Euro=30\n\n1\n0\nmean\n"] {
+        let answers = answers(lines);
+        let choice = choose(&answers).unwrap();
+        let text = written::text(&answers, &choice).unwrap();
+        let why = text.split("# The mean over the users").next().unwrap();
+        assert!(!why.contains("sdpaxos"), "{lines:?}\n{text}");
+        // What a plan names is the best in the mean.
+        assert!(answers.aim == Aim::Mean || !text.contains("sdpaxos"), "{lines:?}\n{text}");
+    }
+}
+
+#[test]
+fn a_figure_that_is_a_bound_is_told_as_one() {
+    let answers = answers("VA, TX\n\n1\n0\nmean\n");
+    let mut choice = choose(&answers).unwrap();
+    choice.bound = Some("at most".to_owned());
+    choice.next = Some(("mencius".to_owned(), 99.0, choice.bound.clone()));
+    let text = written::text(&answers, &choice).unwrap();
+    assert!(text.contains(&format!("# at most {:.1} ms for a write", choice.reached_ms)), "{text}");
+    assert!(text.contains("# mencius comes next, at most 99.0 ms."), "{text}");
+}
+
+/// Five in a hundred commands that wait for another cost less than what EPaxos is ahead.
+#[test]
+fn a_little_interference_leaves_epaxos_the_best() {
+    let protocol = |touched: &str| choose(&answers(&format!("\n\n2\n{touched}\nmean\n"))).unwrap().protocol;
+    assert_eq!(["0", "1", "5", "20"].map(protocol), ["epaxos", "epaxos", "epaxos", "curp-consensus"]);
 }
 
 #[test]
@@ -181,9 +283,11 @@ fn the_files() {
         #   to be short       the mean over the users
         #
         # Why epaxos: of all places for 3 replicas, protocols and leaders it has the lowest figure,
-        # 77.5 ms for a write without load.
-        # sdpaxos with reply = "commit" comes next, 77.5 ms.
+        # 81.9 ms for a write without load.
+        # curp-consensus comes next, 91.1 ms.
         # The mean over the users that no protocol can be below with these replicas is 77.5 ms.
+        # `plan` names sdpaxos, mean 77.5 ms: so soon it answers SET and MSET alone, and with reply = "commit" only; all
+        # else waits for what other regions write.
         #
         # It runs on one machine as it is:
         #   isochrone plan FILE    all choices, region by region
@@ -246,8 +350,8 @@ fn the_files() {
         #
         # Why carousel-fast: each region with users leads a partition, whose other replicas are those nearest to it; of the
         # strictly serializable protocols it has the lowest figure,
-        # 116.2 ms for a transaction of `retwis`, in the mean without load.
-        # carousel-basic comes next, 122.2 ms.
+        # 153.5 ms for a transaction of `retwis`, in the mean without load.
+        # carousel-basic comes next, 166.2 ms.
         #
         # It runs on one machine as it is:
         #   isochrone plan FILE    all choices, region by region

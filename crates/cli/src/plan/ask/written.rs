@@ -43,7 +43,9 @@ fn head(answers: &Answers, choice: &Choice, deployment: &Deployment) -> anyhow::
         Aim::Worst => "the latency of the region that waits longest".to_owned(),
         Aim::Region(region) => format!("the latency of users in {}", name(region)),
     };
-    let Choice { protocol, reached_ms, next, .. } = choice;
+    let Choice { protocol, reached_ms, bound, next, .. } = choice;
+    let bounded =
+        |bound: &Option<String>| bound.as_ref().map_or_else(String::new, |bound| format!("{bound} "));
     let led = choice.leader.map_or_else(String::new, |leader| format!(" with {}", name(leader)));
     let count = answers.replicas();
     let mut text = format!(
@@ -74,11 +76,11 @@ fn head(answers: &Answers, choice: &Choice, deployment: &Deployment) -> anyhow::
     };
     let _ = writeln!(
         text,
-        "# Why {protocol}{led}: {places} it has the lowest figure,\n# {reached_ms:.1} ms for {of} without load."
+        "# Why {protocol}{led}: {places} it has the lowest figure,\n# {}{reached_ms:.1} ms for {of} without load.",
+        bounded(bound)
     );
-    if let Some((next, at)) = next {
-        let reply = if next == "sdpaxos" { " with reply = \"commit\"" } else { "" };
-        let _ = writeln!(text, "# {next}{reply} comes next, {at:.1} ms.");
+    if let Some((next, at, bound)) = next {
+        let _ = writeln!(text, "# {next} comes next, {}{at:.1} ms.", bounded(bound));
     }
     if let Touched::Keys(conflict) = answers.touched {
         let demand = isochrone_plan::Demand { conflict, ..isochrone_plan::Demand::of(deployment) };
@@ -88,6 +90,15 @@ fn head(answers: &Answers, choice: &Choice, deployment: &Deployment) -> anyhow::
             "# The mean over the users that no protocol can be below with these replicas is {:.1} ms.",
             plan.floor_mean_ms
         );
+        // Of the mean, as a plan is.
+        if answers.aim == Aim::Mean && plan.recommended.protocol == "sdpaxos" && protocol != "sdpaxos" {
+            let _ = writeln!(
+                text,
+                "# `plan` names sdpaxos, mean {:.1} ms: so soon it answers SET and MSET alone, and with reply = \"commit\" only; all\n\
+                 # else waits for what other regions write.",
+                plan.recommended.mean_ms.unwrap_or_default()
+            );
+        }
         if let Some(sequenced) = &plan.sequenced {
             let _ = writeln!(
                 text,
@@ -149,9 +160,11 @@ pub(super) fn body(answers: &Answers, choice: &Choice) -> String {
             if let Some(leader) = choice.leader {
                 let _ = writeln!(text, "leader = {:?}", matrix.name(leader));
             }
-            if choice.protocol == "sdpaxos" {
-                text += "# While several regions write at once, an answer is so quick only with this; members cannot change then.\n\
-                         # parameters = { reply = \"commit\" }\n";
+            if let Some(f) = choice.f {
+                let _ = writeln!(
+                    text,
+                    "parameters = {{ f = {f} }}     # copies beside the master: data survive the loss of so many replicas"
+                );
             }
         }
         (_, groups) => {

@@ -39,6 +39,7 @@ fn stands(board: &Board, able: bool, ready: bool) {
         members: Vec::new(),
         spares: Vec::new(),
         reachable: (1, 1),
+        awaited: Vec::new(),
         ready,
         applied: None,
         moving: Vec::new(),

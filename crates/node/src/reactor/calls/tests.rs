@@ -95,10 +95,11 @@ fn view() -> KeyspaceView {
 
 fn peers(listener: Option<TcpListener>, limits: Limits) -> Peers {
     let data = tempfile::tempdir().unwrap();
-    let births = Births::open(data.path(), NodeId(0), 1, &mut Random::seeded(1)).unwrap();
+    let births = Births::open(data.path(), NodeId(0), 1, 1, &mut Random::seeded(1)).unwrap();
     let (magic, version, life) = (MAGIC, VERSION, births.own().clone());
     let (from, to) = (NodeId(0), NodeId(1));
-    let hello = Hello { magic, version, cluster_id: 1, cluster: "tests".to_owned(), from, to, life };
+    let (cluster, keyspaces) = ("tests".to_owned(), Arc::default());
+    let hello = Hello { magic, version, cluster_id: 1, cluster, from, to, life, keyspaces };
     Peers::new(hello, listener, Acceptor::Plain, None, Arc::default(), limits, births)
 }
 
@@ -132,6 +133,7 @@ fn reactor_of(listeners: Vec<ClientListener>, limits: Limits) -> (Reactor, Arc<K
     let served = Served {
         id: KEYSPACE,
         protocol: "some",
+        led: true,
         metrics: Arc::clone(&metrics),
         nodes: vec![NodeId(0)],
         spares: Vec::new(),

@@ -1,6 +1,6 @@
 //! Connections from their first bytes to their last, as the clients of the wild send them.
 
-use super::check;
+use super::{World, check, play};
 use crate::gateway::Login;
 use expect_test::expect;
 
@@ -241,6 +241,183 @@ fn watched_versions_go_into_the_transaction() {
               ask 8 k1 Version { key: "a" }
             < 8 int 1
               +OK·+OK·+OK·+QUEUED·-EXECABORT the watched keys are in another keyspace; a transaction stays in one keyspace·
+        "#]],
+    );
+}
+
+/// It has the same version again when it is gone.
+#[test]
+fn what_was_read_of_a_watched_key_that_was_absent_must_not_have_been_there() {
+    check(
+        Login::Open,
+        "> WATCH a
+         < 0 int 0
+         > GET a
+         < 1 array bulk tok, int 7
+         > GET a
+         < 2 nil
+         > MULTI ; SET copy tok ; EXEC ; GET a
+         < 3 nil
+         > WATCH b
+         < 4 int 0
+         > HGET b f
+         < 5 array wrongtype, int 7
+         > MULTI ; SET copy tok ; EXEC
+         > WATCH c
+         < 6 int 0
+         > GETDEL c
+         < 7 unknown timed out after 15 s
+         > MULTI ; SET copy tok ; EXEC",
+        expect![[r#"
+            > WATCH a
+              ask 0 k1 Version { key: "a" }
+            < 0 int 0
+              +OK·
+            > GET a
+              ask 1 k1 Transaction { watched: [], operations: [Get { key: "a" }, Version { key: "a" }] }
+            < 1 array bulk tok, int 7
+              $3·tok·
+            > GET a
+              ask 2 k1 Get { key: "a" }
+            < 2 nil
+              $-1·
+            > MULTI ; SET copy tok ; EXEC ; GET a
+              ask 3 k1 Get { key: "a" }
+              +OK·+QUEUED·*-1·
+            < 3 nil
+              $-1·
+            > WATCH b
+              ask 4 k1 Version { key: "b" }
+            < 4 int 0
+              +OK·
+            > HGET b f
+              ask 5 k1 Transaction { watched: [], operations: [HGet { key: "b", field: "f" }, Version { key: "b" }] }
+            < 5 array wrongtype, int 7
+              -WRONGTYPE Operation against a key holding the wrong kind of value·
+            > MULTI ; SET copy tok ; EXEC
+              +OK·+QUEUED·*-1·
+            > WATCH c
+              ask 6 k1 Version { key: "c" }
+            < 6 int 0
+              +OK·
+            > GETDEL c
+              ask 7 k1 Transaction { watched: [], operations: [Version { key: "c" }, GetDel { key: "c" }, Version { key: "c" }] }
+            < 7 unknown timed out after 15 s
+              -UNKNOWN the outcome is not known, the command may yet take effect: timed out after 15 s·
+            > MULTI ; SET copy tok ; EXEC
+              +OK·+QUEUED·*-1·
+        "#]],
+    );
+}
+
+/// Of several commands under way before EXEC each counts, but only those that touch such a key, in its keyspace. What the
+/// connection itself has put there counts as well, as in Redis.
+#[test]
+fn what_touches_watched_keys_that_were_absent_says_whether_they_were() {
+    check(
+        Login::Open,
+        "> WATCH a b c
+         < 0 array int 0, int 4, int 0
+         > GET d ; EXISTS c b a ; SELECT 3 ; GET a ; SELECT 0 ; INCR a ; MULTI ; SET copy 1 ; EXEC
+         < 1 nil
+         < 2 array int 1, int 0, int 0
+         < 4 bulk x
+         < 6 array int 0, int 1, int 5
+         > WATCH a b
+         < 8 array int 0, int 4
+         > EXISTS a ; GETDEL a
+         < 9 array int 0, int 0
+         < 10 refused try again
+         > MULTI ; SET copy 1 ; EXEC",
+        expect![[r#"
+            > WATCH a b c
+              ask 0 k1 Transaction { watched: [], operations: [Version { key: "a" }, Version { key: "b" }, Version { key: "c" }] }
+            < 0 array int 0, int 4, int 0
+              +OK·
+            > GET d ; EXISTS c b a ; SELECT 3 ; GET a ; SELECT 0 ; INCR a ; MULTI ; SET copy 1 ; EXEC
+              ask 1 k1 Get { key: "d" }
+              ask 2 k1 Transaction { watched: [], operations: [Exists { keys: ["c", "b", "a"] }, Version { key: "a" }, Version { key: "c" }] }
+              ask 4 k2 Get { key: "a" }
+              ask 6 k1 Transaction { watched: [], operations: [Version { key: "a" }, IncrBy { key: "a", by: 1 }, Version { key: "a" }] } in order
+            < 1 nil
+              $-1·
+            < 2 array int 1, int 0, int 0
+              :1·+OK·
+            < 4 bulk x
+              $1·x·+OK·
+            < 6 array int 0, int 1, int 5
+              :1·+OK·+QUEUED·*-1·
+            > WATCH a b
+              ask 8 k1 Transaction { watched: [], operations: [Version { key: "a" }, Version { key: "b" }] }
+            < 8 array int 0, int 4
+              +OK·
+            > EXISTS a ; GETDEL a
+              ask 9 k1 Transaction { watched: [], operations: [Exists { keys: ["a"] }, Version { key: "a" }] }
+              ask 10 k1 Transaction { watched: [], operations: [Version { key: "a" }, GetDel { key: "a" }, Version { key: "a" }] } in order
+            < 9 array int 0, int 0
+              :0·
+            < 10 refused try again
+              -TRYAGAIN try again·
+            > MULTI ; SET copy 1 ; EXEC
+              ask 11 k1 Transaction { watched: [("a", 0), ("b", 4)], operations: [Set { key: "copy", value: "1", condition: Always, expiry: Clear, get: false }] }
+              +OK·+QUEUED·
+        "#]],
+    );
+}
+
+/// Those that are one operation, and those that take several.
+#[test]
+fn scripts_say_so_too() {
+    check(
+        Login::Open,
+        "> WATCH lock
+         < 0 int 0
+         > EVALSHA 4227fa753143e6f652e2e185d254964b3a7413a5 1 lock me 61
+         < 1 array int 0, ok, int 1, int 5
+         > MULTI ; SET copy 1 ; EXEC
+         > WATCH lock
+         < 2 int 0
+         > EVALSHA 88c24ce5e430e6db7e8c72c0e7ef1f7af9a5a838 1 lock me 5000
+         < 3 nilarray
+         > MULTI ; SET copy 1 ; EXEC
+         > WATCH lock
+         < 4 int 0
+         > EVALSHA 90da91872223f85eb1376a17e3c4df21ace8c54b 2 lock signal me 5
+         < 5 array int 0, int 0, nil, int 0
+         > MULTI ; SET copy 1 ; EXEC",
+        expect![[r#"
+            > WATCH lock
+              ask 0 k1 Version { key: "lock" }
+            < 0 int 0
+              +OK·
+            > EVALSHA 4227fa753143e6f652e2e185d254964b3a7413a5 1 lock me 61
+              ask 1 k1 Transaction { watched: [], operations: [Version { key: "lock" }, Set { key: "lock", value: "me", condition: IfAbsent, expiry: At(1700000061000.000ms), get: false }, ExpireIf { key: "lock", value: "me", deadline: To(1700000061000.000ms) }, Version { key: "lock" }] }
+            < 1 array int 0, ok, int 1, int 5
+              :1·
+            > MULTI ; SET copy 1 ; EXEC
+              +OK·+QUEUED·*-1·
+            > WATCH lock
+              ask 2 k1 Version { key: "lock" }
+            < 2 int 0
+              +OK·
+            > EVALSHA 88c24ce5e430e6db7e8c72c0e7ef1f7af9a5a838 1 lock me 5000
+              ask 3 k1 Transaction { watched: [("lock", 0)], operations: [Version { key: "lock" }, Set { key: "lock", value: "me", condition: Always, expiry: At(1700000005000.000ms), get: false }, Version { key: "lock" }] }
+            < 3 nilarray
+              :0·
+            > MULTI ; SET copy 1 ; EXEC
+              +OK·+QUEUED·*-1·
+            > WATCH lock
+              ask 4 k1 Version { key: "lock" }
+            < 4 int 0
+              +OK·
+            > EVALSHA 90da91872223f85eb1376a17e3c4df21ace8c54b 2 lock signal me 5
+              ask 5 k1 Transaction { watched: [], operations: [Version { key: "lock" }, Version { key: "signal" }, Get { key: "lock" }, Version { key: "lock" }] }
+              reads no further
+            < 5 array int 0, int 0, nil, int 0
+              :1·
+            > MULTI ; SET copy 1 ; EXEC
+              ask 6 k1 Transaction { watched: [("lock", 0)], operations: [Set { key: "copy", value: "1", condition: Always, expiry: Clear, get: false }] }
+              +OK·+QUEUED·
         "#]],
     );
 }
@@ -665,6 +842,35 @@ fn odd_spellings_are_read_as_redis_reads_them() {
     );
 }
 
+/// Of two partitions one may refuse its share, whose key has moved, while the other has given its own.
+#[test]
+fn what_names_no_keys_is_alone_where_keys_are_in_partitions() {
+    let mut world = World::new(Login::Open);
+    world.keyspaces[0].leaders = vec![None, None];
+    let script = "> SET a 1 ; FLUSHDB ; SET b 1 ; GET b
+         < 0 ok
+         < 1 ok
+         < 2 ok
+         < 3 bulk 1";
+    expect![[r#"
+        > SET a 1 ; FLUSHDB ; SET b 1 ; GET b
+          ask 0 k1 Set { key: "a", value: "1", condition: Always, expiry: Clear, get: false }
+        < 0 ok
+          ask 1 k1 Flush
+          +OK·
+          reads no further
+        < 1 ok
+          ask 2 k1 Set { key: "b", value: "1", condition: Always, expiry: Clear, get: false }
+          ask 3 k1 Get { key: "b" } in order
+          +OK·
+        < 2 ok
+          +OK·
+        < 3 bulk 1
+          $1·1·
+    "#]]
+    .assert_eq(&play(&mut world, script));
+}
+
 /// Transactions order nothing but keys.
 #[test]
 fn nothing_overtakes_what_names_no_keys_where_commands_are_transactions() {
@@ -680,18 +886,16 @@ fn nothing_overtakes_what_names_no_keys_where_commands_are_transactions() {
         expect![[r#"
             > SELECT 3 ; SET a 1 ; FLUSHDB ; SET b 1 ; DBSIZE ; GET b
               ask 0 k2 Set { key: "a", value: "1", condition: Always, expiry: Clear, get: false }
-              ask 1 k2 Flush
               +OK·
-              reads no further
             < 0 ok
+              ask 1 k2 Flush
               +OK·
               reads no further
             < 1 ok
               ask 2 k2 Set { key: "b", value: "1", condition: Always, expiry: Clear, get: false }
-              ask 3 k2 DbSize in order
               +OK·
-              reads no further
             < 2 ok
+              ask 3 k2 DbSize
               +OK·
               reads no further
             < 3 int 1

@@ -2,10 +2,10 @@
 
 use super::super::connection::{EAGER, FLOODED, WORK_MAX};
 use super::{World, encode, encode_line, play};
-use crate::gateway::{Login, Outcome, Session};
+use crate::gateway::{Ask, Login, Outcome, Request, Session};
 use crate::limits::Limits;
 use expect_test::expect;
-use isochrone_core::command::{REPLY_MAX, Response};
+use isochrone_core::command::{Operation, REPLY_MAX, Response};
 use isochrone_core::{Blob, KeyspaceId, Span};
 
 #[test]
@@ -421,6 +421,27 @@ fn a_transaction_has_no_more_bytes_than_a_command() {
           +OK·+OK·-ERR too many keys are being watched·+OK·-ERR the transaction is too large·-EXECABORT Transaction discarded because of previous errors.·
     "#]].assert_eq(&format!("then\n{}", world.transcript()));
     assert_eq!(world.counters.limited["command"], 3);
+}
+
+/// Each would take another operation, many times as large as the key.
+#[test]
+fn no_command_asks_for_the_versions_of_any_number_of_keys() {
+    let mut world = World::new(Login::Open);
+    let keys: Vec<String> = (0..100_000).map(|key| format!("k{key}")).collect();
+    let request = |name: &'static str| {
+        let words = std::iter::once(name).chain(keys.iter().map(String::as_str));
+        encode(&words.map(str::as_bytes).collect::<Vec<_>>())
+    };
+    world.receive(&request("WATCH"));
+    world.answer(0, Outcome::Done(Response::Array(vec![Response::Integer(0); keys.len()])));
+    world.requests.clear();
+    world.receive(&request("MGET"));
+    let Some(Request { id, ask: Ask::Execute { command, .. } }) = world.requests.pop() else { panic!() };
+    assert!(!matches!(command.operation, Operation::Transaction { .. }));
+    world.answer(id, Outcome::Done(Response::Array(vec![Response::Nil; keys.len()])));
+    world.out.clear();
+    world.receive(&[encode_line("MULTI"), encode_line("EXEC")].concat());
+    assert_eq!(world.out, b"+OK\r\n*-1\r\n");
 }
 
 #[test]

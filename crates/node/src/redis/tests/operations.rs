@@ -313,6 +313,7 @@ fn scripts_of_locks_and_counters_answer_as_in_redis() {
     let count =
         "local n = redis.call('incr', KEYS[1]) if n == 1 then redis.call('expire', KEYS[1], ARGV[1]) end";
     let tells = format!("{count} return n");
+    let add = "return redis.call('exists',KEYS[1])<1 and redis.call('setex',KEYS[1],ARGV[2],ARGV[1])";
     let set = |key: &str| {
         format!(
             "Set {{ key: {key:?}, value: \"me\", condition: Always, expiry: At(1700000005000.000ms), get: false }}"
@@ -328,7 +329,7 @@ fn scripts_of_locks_and_counters_answer_as_in_redis() {
     let wrong = "-WRONGTYPE Operation against a key holding the wrong kind of value\r\n";
     let mut world = super::World::new(Login::Open);
     type Answers<'a> = &'a [(&'a str, &'a str)];
-    let cases: [(&str, &str, &str, Answers<'_>); 9] = [
+    let cases: [(&str, &str, &str, Answers<'_>); 10] = [
         (locks, "2 a b me 5000", &locked, &[("array ok, ok", ":2\r\n"), ("nilarray", ":0\r\n")]),
         (
             releases,
@@ -385,6 +386,12 @@ fn scripts_of_locks_and_counters_answer_as_in_redis() {
             "1 n 5",
             &counts,
             &[("array int 4, int 0", ":4\r\n"), ("array wrongtype, wrongtype", wrong)],
+        ),
+        (
+            add,
+            "1 a me 5",
+            r#"Set { key: "a", value: "me", condition: IfAbsent, expiry: At(1700000005000.000ms), get: false }"#,
+            &[("nil", "$-1\r\n"), ("ok", "+OK\r\n")],
         ),
     ];
     for (text, args, asks, answers) in cases {

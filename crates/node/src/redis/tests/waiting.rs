@@ -271,6 +271,88 @@ fn what_comes_while_an_attempt_is_under_way_leads_to_another() {
     );
 }
 
+/// Of what came to a watched key that was absent, nothing may be left.
+#[test]
+fn what_was_waited_for_was_there() {
+    check(
+        "> WATCH q
+         < 0 int 0
+         > BLPOP q 0
+         < 1 array int 0, nilarray, int 0
+         ! fill q
+         < 1 popped bulk q, bulk v
+         > MULTI ; SET copy v ; EXEC
+         > WATCH p
+         < 2 int 0
+         > BLPOP p r 0
+         < 3 array int 0, nilarray, int 0
+         ! fill r
+         < 3 popped bulk r, bulk v
+         > MULTI ; SET copy v ; EXEC",
+        expect![[r#"
+            > WATCH q
+              ask 0 k1 Version { key: "q" }
+            < 0 int 0
+              +OK·
+            > BLPOP q 0
+              ask 1 k1 Transaction { watched: [], operations: [Version { key: "q" }, LMPop { keys: ["q"], side: Left, count: 1 }, Version { key: "q" }] }
+              reads no further
+            < 1 array int 0, nilarray, int 0
+              reads no further
+            ! fill q
+              ask 1 k1 LMPop { keys: ["q"], side: Left, count: 1 }
+              reads no further
+            < 1 popped bulk q, bulk v
+              *2·$1·q·$1·v·
+            > MULTI ; SET copy v ; EXEC
+              +OK·+QUEUED·*-1·
+            > WATCH p
+              ask 2 k1 Version { key: "p" }
+            < 2 int 0
+              +OK·
+            > BLPOP p r 0
+              ask 3 k1 Transaction { watched: [], operations: [Version { key: "p" }, LMPop { keys: ["p", "r"], side: Left, count: 1 }, Version { key: "p" }] }
+              reads no further
+            < 3 array int 0, nilarray, int 0
+              reads no further
+            ! fill r
+              ask 3 k1 LMPop { keys: ["p", "r"], side: Left, count: 1 }
+              reads no further
+            < 3 popped bulk r, bulk v
+              *2·$1·r·$1·v·
+            > MULTI ; SET copy v ; EXEC
+              ask 4 k1 Transaction { watched: [("p", 0)], operations: [Set { key: "copy", value: "v", condition: Always, expiry: Clear, get: false }] }
+              +OK·+QUEUED·
+        "#]],
+    );
+}
+
+/// It was asked for with the attempt.
+#[test]
+fn what_an_attempt_failed_for_at_once_was_not_there() {
+    check(
+        "> WATCH st
+         < 0 int 0
+         > XREADGROUP GROUP g a BLOCK 0 STREAMS st >
+         < 1 array int 0, nogroup 0, int 0
+         > MULTI ; SET copy 1 ; EXEC",
+        expect![[r#"
+            > WATCH st
+              ask 0 k1 Version { key: "st" }
+            < 0 int 0
+              +OK·
+            > XREADGROUP GROUP g a BLOCK 0 STREAMS st >
+              ask 1 k1 Transaction { watched: [], operations: [Version { key: "st" }, XReadGroup { read: GroupRead { streams: [("st", None)], group: "g", consumer: "a", count: 0, forget: false, peek: false } }, Version { key: "st" }] }
+              reads no further
+            < 1 array int 0, nogroup 0, int 0
+              -NOGROUP No such key 'st' or consumer group 'g' in XREADGROUP with GROUP option·
+            > MULTI ; SET copy 1 ; EXEC
+              ask 2 k1 Transaction { watched: [("st", 0)], operations: [Set { key: "copy", value: "1", condition: Always, expiry: Clear, get: false }] }
+              +OK·+QUEUED·
+        "#]],
+    );
+}
+
 /// Else who waits for the others would wait for as long as that one is there.
 #[test]
 fn where_a_key_is_of_another_type_the_others_are_tried() {

@@ -101,7 +101,6 @@ pub use parameters::Parameters;
 use super::witness::KEYS_MAX;
 use super::{FastPath, Heard, NAME_BYTES, Recording, Records, View};
 use crate::client::Setup;
-use crate::family::Replicated;
 use crate::message::Entry;
 use crate::order::{Ordered, Reign};
 use isochrone_core::{CommandId, ProcessId, Quorums, StateMachine, Wire};
@@ -111,8 +110,6 @@ use std::sync::Arc;
 #[derive(Copy, Clone, Debug)]
 pub struct Family;
 
-/// The consensus variant over the state machine `S`.
-pub type CurpConsensus<S> = Replicated<S, Family>;
 /// Where the consensus variant stands.
 pub type Placement<S> = crate::Placement<S, Family>;
 

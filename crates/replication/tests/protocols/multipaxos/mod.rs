@@ -1,7 +1,6 @@
 //! Multi-Paxos.
 
 mod conversations;
-mod directory;
 mod failover;
 mod latency;
 mod mutations;

@@ -8,11 +8,12 @@ use super::scratch::{Executed, execute};
 use super::whole::{Then, Whole};
 use super::{Answer, Ask, Carries, Parameters, Refusal, Setup, Transacts, counted};
 use crate::around::{Around, Timer};
+use crate::listing::holds;
 use crate::request::{self, Outcome, Read, Reason, Request, TxnId};
 use forwarding::{Away, BYTES_MAX, Forwards, GuestId};
 use isochrone_core::command::{Command, Operation, Response};
 use isochrone_core::{
-    Blob, Effects, Fact, Identity, Instant, Loan, Malformed, Process, ProcessId, Snapshot, Span,
+    Blob, Effects, Fact, Identity, Instant, Loan, Malformed, Process, ProcessId, Snapshot, Span, Stamp,
     StateMachine as _, Ticket, wire,
 };
 use isochrone_replication::partitions::Noted;
@@ -45,8 +46,10 @@ pub struct Commands<C: Process> {
     inner: BTreeMap<u64, Of>,
     /// Commits that the client was asked for, by ticket, and until when they may wait for others.
     commits: BTreeMap<u64, (Instant, TxnId)>,
-    /// Of transactions, by the host's ticket.
+    /// Of transactions, by the host's ticket: what the client was asked, or the command that deletes what is over for them.
     hosts: BTreeMap<Ticket, u64>,
+    /// Those of them that have not begun, as far as the host knows.
+    begins: BTreeMap<Ticket, Beginning>,
     /// Commands that look at all keys, with the host's ticket.
     wholes: BTreeMap<u64, (Ticket, Whole)>,
     /// Those of them that wait for what came before them.
@@ -73,8 +76,22 @@ enum Whose {
     Host(Ticket),
     /// Another client, as the so many-th of what it has forwarded.
     Guest(GuestId, usize),
+    /// A transaction of the host's own, which begins anew behind it.
+    Begins(Ticket),
     /// Nobody any more.
     Nobody,
+}
+
+/// A transaction of the host's own that begins.
+#[derive(Clone, Hash, Debug)]
+struct Beginning {
+    reads: Vec<Blob>,
+    writes: Vec<Blob>,
+    since: Instant,
+    /// What has its deadline at or before this is over for it.
+    stamp: Stamp,
+    /// How often it has found something over.
+    tries: u32,
 }
 
 /// Commands that go as one transaction, in order.
@@ -120,6 +137,8 @@ enum Of {
 
 /// Commands that look at all keys at a time; more are refused.
 const WHOLES_MAX: usize = 256;
+/// Times that a transaction of the host's own is begun at most, because what it has read is over.
+const BEGINS_MAX: u32 = 8;
 /// Commands of more keys than this go alone: who could go with them is looked for key by key.
 const GATHERING_KEYS_MAX: usize = 64;
 
@@ -216,13 +235,86 @@ where
         }
         match of {
             Some(Of::Batch(number)) => self.proceed(number, outcome, effects),
-            Some(Of::Host(ticket)) => {
-                self.hosts.remove(&ticket);
-                effects.complete(ticket, Answer::Transaction(outcome));
-            }
+            Some(Of::Host(ticket)) => self.tell_host(ticket, outcome, effects),
             Some(Of::Whole(number)) => self.walked(number, outcome, effects),
             Some(Of::Nobody) | None => {}
         }
+    }
+
+    /// A transaction of the host's own goes on. Not so one that has read what is over by its stamp: another node, whose clock is
+    /// behind, would still find that there. A command deletes it, as every read does, and the transaction begins anew, so
+    /// that what it finds absent then is absent for all.
+    fn tell_host(&mut self, ticket: Ticket, outcome: Outcome, effects: &mut Effects<Self>) {
+        self.hosts.remove(&ticket);
+        let (txn, reads) = match &outcome {
+            Outcome::Begun { txn, reads } => (Some(*txn), Some(reads)),
+            Outcome::Snapshot { reads, .. } => (None, Some(reads)),
+            _ => (None, None),
+        };
+        if let Some(begins) = self.begins.remove(&ticket) {
+            let over = |value: &Blob| !holds(value, None, begins.stamp);
+            let reads = reads.into_iter().flatten().filter(|read| read.value.as_ref().is_some_and(over));
+            // They are read and written: both sets together are hardly larger than those that were accepted.
+            let most = ((begins.reads.len() + begins.writes.len()) / 2).max(1);
+            let keys: Vec<Blob> = reads.take(most).map(|read| read.key.clone()).collect();
+            if !keys.is_empty() {
+                self.abandon(txn, effects);
+                return self.delete_over(ticket, begins, keys, effects);
+            }
+        }
+        effects.complete(ticket, Answer::Transaction(outcome));
+    }
+
+    /// Deletes keys that are over for a transaction of the host's own, within the time of a command since it was asked for.
+    fn delete_over(
+        &mut self,
+        ticket: Ticket,
+        mut begins: Beginning,
+        over: Vec<Blob>,
+        effects: &mut Effects<Self>,
+    ) {
+        begins.tries += 1;
+        let late = effects.now().since(begins.since) >= self.knobs.limit;
+        if late || begins.tries >= BEGINS_MAX {
+            return Self::did_not_begin(ticket, Reason::StaleRead, effects);
+        }
+        if self.asked.len() >= self.knobs.open_max {
+            let refusal = request::Refusal::Overloaded(self.asked.len());
+            return effects.complete(ticket, Answer::Transaction(Outcome::Refused(refusal)));
+        }
+        let used = keys::Use { reads: true, writes: true };
+        let keys = over.iter().map(|key| (key.clone(), used)).collect();
+        let command = Command::new(begins.stamp, Operation::Sweep { keys: over.into() });
+        let number = self.line_up(Whose::Begins(ticket), command, keys, begins.since);
+        self.hosts.insert(ticket, number);
+        self.begins.insert(ticket, begins);
+    }
+
+    /// What was over for a transaction of the host's own is so no more, or that could not be brought about in time.
+    fn begin_anew(&mut self, ticket: Ticket, answer: Answer, effects: &mut Effects<Self>) {
+        self.hosts.remove(&ticket);
+        let Some(begins) = self.begins.get(&ticket) else { return };
+        let reason = match answer {
+            Answer::Replied(_) => {
+                let (reads, writes) = (begins.reads.clone(), begins.writes.clone());
+                return self.request(Of::Host(ticket), Request::Begin { reads, writes }, effects);
+            }
+            Answer::Refused(Refusal::Contended { reason, .. }) => reason,
+            Answer::Refused(Refusal::Transaction(refusal)) => {
+                self.begins.remove(&ticket);
+                return effects.complete(ticket, Answer::Transaction(Outcome::Refused(refusal)));
+            }
+            // What may yet take effect deletes only what is over.
+            _ => Reason::Unavailable,
+        };
+        self.begins.remove(&ticket);
+        Self::did_not_begin(ticket, reason, effects);
+    }
+
+    /// A transaction of the host's own has ended before it has begun.
+    fn did_not_begin(ticket: Ticket, reason: Reason, effects: &mut Effects<Self>) {
+        effects.mark(Noted::Fact(Fact::Counted(counted(reason))));
+        effects.complete(ticket, Answer::Transaction(Outcome::Aborted(reason)));
     }
 
     fn ask(&mut self, ticket: Ticket, command: Command, effects: &mut Effects<Self>) {
@@ -625,6 +717,7 @@ where
                 effects.complete(ticket, answer);
             }
             Whose::Guest(id, place) => self.ended(id, place, answer, effects),
+            Whose::Begins(ticket) => self.begin_anew(ticket, answer, effects),
             Whose::Nobody => {}
         }
     }
@@ -709,6 +802,7 @@ where
             inner: BTreeMap::new(),
             commits: BTreeMap::new(),
             hosts: BTreeMap::new(),
+            begins: BTreeMap::new(),
             wholes: BTreeMap::new(),
             behind: BTreeSet::new(),
             forwards: Forwards::new(identity.incarnation, setup.map.clone(), setup.nodes.clone()),
@@ -737,14 +831,25 @@ where
     fn request(&mut self, ticket: Ticket, ask: Ask, effects: &mut Effects<Self>) {
         match ask {
             Ask::Command(command) => self.ask(ticket, command, effects),
-            Ask::Transaction(request) => self.request(Of::Host(ticket), request, effects),
+            Ask::Transaction(request) => {
+                if let Request::Begin { reads, writes } = &request {
+                    let (reads, writes) = (reads.clone(), writes.clone());
+                    let (since, stamp) = (effects.now(), effects.stamp());
+                    self.begins.insert(ticket, Beginning { reads, writes, since, stamp, tries: 0 });
+                }
+                self.request(Of::Host(ticket), request, effects);
+            }
             Ask::Retire => self.retire(ticket, effects),
         }
     }
 
     fn cancel(&mut self, ticket: Ticket, effects: &mut Effects<Self>) {
-        if let Some(inner) = self.hosts.remove(&ticket) {
-            return self.forget(inner, effects);
+        if let Some(number) = self.hosts.remove(&ticket) {
+            self.begins.remove(&ticket);
+            if self.asked.contains_key(&number) {
+                return self.leave_alone(number);
+            }
+            return self.forget(number, effects);
         }
         let Some(number) = self.tickets.remove(&ticket) else { return };
         if let Some((_, whole)) = self.drop_walk(number) {
