@@ -180,16 +180,19 @@ pub(crate) fn compared(
     rows.iter().filter_map(in_turn).collect()
 }
 
-/// The region of each node that serves a keyspace from the start: of its replicas and, as those of `curp` serve like
-/// these, of its spares.
-pub fn servers(deployment: &Deployment, keyspace: &Keyspace) -> Vec<RegionId> {
+/// The nodes that serve a keyspace from the start: its replicas and, as those of `curp` serve like these, its spares.
+pub fn serving(deployment: &Deployment, keyspace: &Keyspace) -> Vec<NodeId> {
     let spares = match keyspace.protocol.as_str() {
         "curp" => keyspace.parameters.read().text("spares", ""),
         _ => String::new(),
     };
-    let replicas = keyspace.replicas.iter().map(|id| deployment.node(*id).region);
     let spares = spares.split(',').filter_map(|name| deployment.node_named(name.trim()));
-    replicas.chain(spares.map(|node| node.region)).collect()
+    keyspace.replicas.iter().copied().chain(spares.map(|node| node.id)).collect()
+}
+
+/// The region of each node of [`serving`].
+pub fn servers(deployment: &Deployment, keyspace: &Keyspace) -> Vec<RegionId> {
+    serving(deployment, keyspace).into_iter().map(|id| deployment.node(id).region).collect()
 }
 
 /// The replica of a keyspace that makes the best leader, sequencer or coordinator for its clients: the least mean over

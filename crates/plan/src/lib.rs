@@ -42,7 +42,7 @@ mod tests;
 mod transactions;
 pub mod twopc;
 
-pub use advice::{Plan, Recommendation, forecasts, leader, plan, plan_over, servers};
+pub use advice::{Plan, Recommendation, forecasts, leader, plan, plan_over, servers, serving};
 pub use client::Client;
 pub use floor::{floor, nearest_majority};
 pub use forecast::{Demand, Forecast, RegionForecast};

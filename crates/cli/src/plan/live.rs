@@ -381,7 +381,7 @@ fn standings(
         let now = members(deployment, space, at, leader.as_deref(), told);
         let members = match (space.protocol.as_str(), &now) {
             // Its managers choose among replicas and spares.
-            ("curp", _) => servers(deployment, space),
+            ("curp", _) => isochrone_plan::serving(deployment, space),
             (_, Some(members)) => {
                 moved |=
                     !(members.len() == written.len() && members.iter().all(|node| written.contains(node)));
@@ -422,13 +422,6 @@ fn standings(
         ));
     }
     (standings, !missed.is_empty())
-}
-
-/// The nodes that serve a keyspace of `curp` from the start, in the order of [`isochrone_plan::servers`].
-fn servers(deployment: &Deployment, space: &Keyspace) -> Vec<NodeId> {
-    let spares = space.parameters.read().text("spares", "");
-    let spares = spares.split(',').filter_map(|name| deployment.node_named(name.trim()));
-    space.replicas.iter().copied().chain(spares.map(|node| node.id)).collect()
 }
 
 /// The members of a partition, by who leads it, or else by the first that tells; none where nobody tells of nodes that are

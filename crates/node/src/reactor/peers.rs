@@ -712,31 +712,41 @@ fn apart(mine: (&str, &[Agreed]), theirs: (&str, &[Agreed])) -> Apart {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::transport::frame::Life;
     use crate::transport::link::Told;
     use isochrone_core::Random;
     use mio::Token;
     use std::fmt::Debug;
+    use std::path::Path;
     use std::sync::Mutex;
     use tracing::field::Field;
     use tracing::{Event, Level, Metadata, Subscriber, span};
 
-    #[test]
-    fn who_does_not_greet_makes_room_for_who_comes_later() {
-        let data = tempfile::tempdir().unwrap();
-        let births = Births::open(data.path(), NodeId(0), 1, 1, &mut Random::seeded(1)).unwrap();
+    /// What the first of two nodes, which has its data here, greets with, and whom it knows.
+    fn first_of_two(data: &Path) -> (Hello, Births) {
+        let births = Births::open(data, NodeId(0), 1, 1, &mut Random::seeded(1)).unwrap();
         let (magic, version, life) = (MAGIC, VERSION, births.own().clone());
         let (from, to) = (NodeId(0), NodeId(1));
         let (cluster, keyspaces) = ("tests".to_owned(), Arc::default());
-        let hello = Hello { magic, version, cluster_id: 1, cluster, from, to, life, keyspaces };
+        (Hello { magic, version, cluster_id: 1, cluster, from, to, life, keyspaces }, births)
+    }
+
+    /// The peers of that node, to none of which it has a link yet.
+    pub(in crate::reactor) fn peers(data: &Path, listener: Option<TcpListener>, limits: Limits) -> Peers {
+        let (hello, births) = first_of_two(data);
+        Peers::new(hello, listener, Acceptor::Plain, None, Arc::default(), limits, births)
+    }
+
+    #[test]
+    fn who_does_not_greet_makes_room_for_who_comes_later() {
+        let data = tempfile::tempdir().unwrap();
         let listener = TcpListener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
         let address = listener.local_addr().unwrap();
         let limits = Limits { handshakes: 2, ..Limits::default() };
         let time = limits.handshake_time;
-        let mut peers =
-            Peers::new(hello, Some(listener), Acceptor::Plain, None, Arc::default(), limits, births);
+        let mut peers = peers(data.path(), Some(listener), limits);
         let poll = mio::Poll::new().unwrap();
         let at = |second| Instant::ZERO + Span::from_secs(second);
         let mut sockets = Vec::new();
@@ -790,17 +800,11 @@ mod tests {
     #[test]
     fn strangers_do_not_fill_the_log() {
         let data = tempfile::tempdir().unwrap();
-        let births = Births::open(data.path(), NodeId(0), 1, 1, &mut Random::seeded(1)).unwrap();
-        let (magic, version, life) = (MAGIC, VERSION, births.own().clone());
-        let (from, to) = (NodeId(0), NodeId(1));
-        let (cluster, keyspaces) = ("tests".to_owned(), Arc::default());
-        let hello = Hello { magic, version, cluster_id: 1, cluster, from, to, life, keyspaces };
         let listener = TcpListener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
         let address = listener.local_addr().unwrap();
         let limits = Limits::default();
         let late = Instant::ZERO + limits.handshake_time;
-        let mut peers =
-            Peers::new(hello, Some(listener), Acceptor::Plain, None, Arc::default(), limits, births);
+        let mut peers = peers(data.path(), Some(listener), limits);
         let poll = mio::Poll::new().unwrap();
         let log = Log::default();
         tracing::subscriber::with_default(log.clone(), || {
@@ -828,18 +832,16 @@ mod tests {
     #[test]
     fn a_node_whose_file_differs_is_refused_and_told_of_once() {
         let data = tempfile::tempdir().unwrap();
-        let births = Births::open(data.path(), NodeId(0), 1, 1, &mut Random::seeded(1)).unwrap();
-        let (magic, version, life) = (MAGIC, VERSION, births.own().clone());
-        let (from, to, cluster) = (NodeId(0), NodeId(1), "tests".to_owned());
+        let (hello, births) = first_of_two(data.path());
+        let to = hello.to;
         let of = |replicas: &str| -> Arc<[Agreed]> {
             let values = [("replicas".to_owned(), replicas.to_owned())].into();
             [Agreed { number: 1, name: "main".to_owned(), values }].into()
         };
-        let keyspaces = of("a,b,c");
-        let hello = Hello { magic, version, cluster_id: 1, cluster, from, to, life, keyspaces };
+        let hello = Hello { keyspaces: of("a,b,c"), ..hello };
         let greeting = |birth, replicas| {
             let life = Life { birth, ..hello.life.clone() };
-            Hello { from: to, to: from, life, keyspaces: of(replicas), ..hello.clone() }
+            Hello { from: to, to: hello.from, life, keyspaces: of(replicas), ..hello.clone() }
         };
         let (same, other) = (greeting(7, "a,b,c"), greeting(8, "a,b,c,d,e"));
         let listener = TcpListener::bind("127.0.0.1:0".parse().unwrap()).unwrap();

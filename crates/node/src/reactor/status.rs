@@ -883,12 +883,8 @@ pub(crate) fn resident_bytes() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::births::Births;
     use crate::gateway::Durability;
     use crate::limits::Limits;
-    use crate::transport::frame::{Hello, MAGIC};
-    use crate::transport::stream::Acceptor;
-    use isochrone_core::Random;
 
     const KEYSPACE: KeyspaceId = KeyspaceId(1);
     const PATIENCE: Span = Span::from_secs(5);
@@ -898,14 +894,8 @@ mod tests {
     }
 
     fn peers() -> Peers {
-        let cluster = "tests".to_owned();
-        let (from, to) = (NodeId(0), NodeId(1));
         let data = tempfile::tempdir().unwrap();
-        let births = Births::open(data.path(), NodeId(0), 1, 1, &mut Random::seeded(1)).unwrap();
-        let (magic, version, life) = (MAGIC, VERSION, births.own().clone());
-        let keyspaces = Arc::default();
-        let hello = Hello { magic, version, cluster_id: 1, cluster, from, to, life, keyspaces };
-        Peers::new(hello, None, Acceptor::Plain, None, Arc::default(), Limits::default(), births)
+        crate::reactor::peers::tests::peers(data.path(), None, Limits::default())
     }
 
     /// Of a node that stands alone, of five; or of a protocol that counts majorities.

@@ -1,7 +1,6 @@
 //! Calls at a loop that has no process, no socket and no disk.
 
 use super::*;
-use crate::births::Births;
 use crate::books::Books;
 use crate::clock::Clock;
 use crate::gateway::{Durability, NodeView};
@@ -17,7 +16,6 @@ use crate::reactor::{Board, Clients, Control, Origins, Peers, Reporter, Responde
 use crate::redis::RedisGateway;
 use crate::redis::acl::Users;
 use crate::shard::Shard;
-use crate::transport::frame::{Hello, MAGIC, VERSION};
 use crate::transport::stream::Acceptor;
 use isochrone_core::wire::DecodeError;
 use isochrone_core::{
@@ -95,12 +93,7 @@ fn view() -> KeyspaceView {
 
 fn peers(listener: Option<TcpListener>, limits: Limits) -> Peers {
     let data = tempfile::tempdir().unwrap();
-    let births = Births::open(data.path(), NodeId(0), 1, 1, &mut Random::seeded(1)).unwrap();
-    let (magic, version, life) = (MAGIC, VERSION, births.own().clone());
-    let (from, to) = (NodeId(0), NodeId(1));
-    let (cluster, keyspaces) = ("tests".to_owned(), Arc::default());
-    let hello = Hello { magic, version, cluster_id: 1, cluster, from, to, life, keyspaces };
-    Peers::new(hello, listener, Acceptor::Plain, None, Arc::default(), limits, births)
+    crate::reactor::peers::tests::peers(data.path(), listener, limits)
 }
 
 /// A node with one keyspace, where anybody may do anything, and eve what is here; and what is counted of the keyspace.
