@@ -29,7 +29,7 @@ clients:
 	$(CARGO) build --profile test --locked
 	$(PYTHON) tests/clients/run.py --binary target/debug/isochrone
 
-# Writes crates/proto/src/generated.rs from proto/isochrone/v1/isochrone.proto, where that has changed.
+# Writes crates/proto/src/generated.rs and descriptors.bin from the files of proto/, where those have changed.
 proto:
 	$(CARGO) run --quiet --locked --manifest-path tools/proto/Cargo.toml
 

@@ -5,6 +5,8 @@ import pathlib
 import sys
 
 import grpc
+from google.protobuf import descriptor_pool, message_factory
+from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
 from grpc_tools import protoc
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -48,6 +50,7 @@ def check(addresses, redis):
         transactions(pb, here, there)
         refusals(pb, here, there)
         commands(pb, here, there, redis)
+        reflected(one)
 
 
 def begin(pb, stub, reads, writes):
@@ -141,3 +144,22 @@ def commands(pb, here, there, redis):
     same(here.Delete(pb.DeleteRequest(keyspace=KEYSPACE, key=b"n"), timeout=30).existed, True)
     same(there.Get(pb.GetRequest(keyspace=KEYSPACE, key=b"n"), timeout=30).HasField("value"), False)
     redis.delete("h", "z")
+
+
+def reflected(channel):
+    """What the node tells of its services is enough to call them, without the `.proto`."""
+    told = ProtoReflectionDescriptorDatabase(channel)
+    services = sorted(told.get_services())
+    same([name for name in services if ".reflection." not in name], ["grpc.health.v1.Health", "isochrone.v1.Isochrone"])
+    service = descriptor_pool.DescriptorPool(told).FindServiceByName("isochrone.v1.Isochrone")
+
+    def call(name, **fields):
+        method = service.methods_by_name[name]
+        asked, answered = map(message_factory.GetMessageClass, (method.input_type, method.output_type))
+        path = f"/{service.full_name}/{name}"
+        stub = channel.unary_unary(path, request_serializer=asked.SerializeToString, response_deserializer=answered.FromString)
+        return stub(asked(keyspace=KEYSPACE, **fields), timeout=30)
+
+    call("Put", key=b"told", value=b"1")
+    same(call("Get", key=b"told").value, b"1")
+    same(call("Delete", key=b"told").existed, True)

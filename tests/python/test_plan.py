@@ -24,6 +24,9 @@ def test_depth_of_chains_and_of_no_conflicts():
     chain = plan(np.ones((50, 3)))
     assert (chain.depth, chain.parallelism) == (50, 1.0)
     assert chain.speedup(8) == 1.0
+    for threads, told in [(0, "n_jobs is 0: give 1 or more"), (1.5, "n_jobs is 1.5: give a whole number from 1 on")]:
+        with pytest.raises(ValueError, match=told):
+            chain.speedup(threads)
     # The published example: the first and the third sample share a feature.
     published = plan(sparse.csr_matrix([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]]))
     assert published.levels().tolist() == [2, 1]

@@ -32,7 +32,7 @@ other""".split()
 # They are about what is not tested here: other servers, the insides of Redis, memory.
 TAGS = "-needs:debug -needs:repl -needs:save -needs:reset -needs:config-resetstat -needs:config-maxmemory -needs:pfdebug -large-memory"
 # They would wait for ever, or speak for all that follow them.
-SKIPPED = ["/Keyspace notifications:.*", "/.*list-max-listpack-size.*", "/.*quicklist.*fuzz.*", "/List of various encodings.*",
+SKIPPED = ["/Keyspace notifications: evicted.*", "/.*list-max-listpack-size.*", "/.*quicklist.*fuzz.*", "/List of various encodings.*",
            "/Unblock fairness.*", "/Command being unblocked.*"]
 # What the harness of Redis takes for granted, and what it does here.
 HARNESS = [

@@ -112,6 +112,8 @@ pub(crate) enum Mutation {
     SeenUnknownIgnored,
     /// Appends that nobody read stand nowhere.
     UnseenAppendsIgnored,
+    /// Where the store says that an append stands says nothing.
+    AppendNumbersIgnored,
     /// That a transaction read what it overwrote says nothing about order.
     UpdatesUnordered,
     /// Who read what was overwritten may come behind the overwriting.
@@ -226,6 +228,7 @@ mod under_test {
                 ListsMayDisagree,
                 SeenUnknownIgnored,
                 UnseenAppendsIgnored,
+                AppendNumbersIgnored,
                 UpdatesUnordered,
                 AntiDependenciesIgnored,
                 ReadsIgnored,

@@ -163,7 +163,8 @@ impl Serialize for Report {
 
 impl std::fmt::Display for Report {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(out, "{}: {} operations", self.word(), self.operations)?;
+        let plural = if self.operations == 1 { "" } else { "s" };
+        write!(out, "{}: {} operation{plural}", self.word(), self.operations)?;
         if self.unknown > 0 {
             write!(out, " ({} unknown)", self.unknown)?;
         }

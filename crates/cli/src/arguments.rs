@@ -14,7 +14,7 @@ use std::path::PathBuf;
     version,
     propagate_version = true,
     max_term_width = 100,
-    after_help = "Examples:\n  isochrone up\n  redis-cli -p 7001 SET city Lisbon\n  isochrone status\n  isochrone sim --seed 7 --faults all\n  isochrone help sim\n\nExit status: 0 it was done, and what was to hold holds; 1 it failed, or something does not hold; 2 what was asked for\ncannot be meant (a flag, a name, a file), or its result cannot be written; 3 undecided within the limit (check, sim).\n\nEnvironment:\n  NO_COLOR                 no colours, where it is not empty\n  RUST_LOG                 what node, redis and up log, e.g. debug or isochrone_node=debug,warn\n  ISOCHRONE_LOG_FORMAT     how they log: text, or json\n  ISOCHRONE_AUTH           user:password, where a verb asks a node that wants one\n  ISOCHRONE_ADMIN_TOKEN    what orders over HTTP must show: for node and redis, and for move-leader, replica, range, stop\n  ISOCHRONE_PASSWORD_HASH  the hash of the password that clients of redis must know"
+    after_help = "Examples:\n  isochrone up\n  redis-cli -p 7001 SET city Lisbon\n  isochrone status\n  isochrone sim --seed 7 --faults all\n  isochrone help sim\n\nExit status: 0 it was done, and what was to hold holds; 1 it failed, or something does not hold; 2 what was asked for\ncannot be meant (a flag, a name, a file), or its result cannot be written; 3 undecided within the limit (check, sim).\n\nEnvironment:\n  NO_COLOR                 no colours, where it is not empty\n  RUST_LOG                 what node, redis and up log, e.g. debug or isochrone_node=debug,warn\n  ISOCHRONE_LOG_FORMAT     how they log: text, or json\n  ISOCHRONE_AUTH           user:password, where a verb asks a node that wants one\n  ISOCHRONE_ADMIN_TOKEN    what orders must show: for node and redis, and the verbs that give them\n  ISOCHRONE_PASSWORD_HASH  the hash of the password that clients of redis must know"
 )]
 pub struct Arguments {
     /// What to do.
@@ -98,7 +98,8 @@ pub struct Up {
     /// Stop after this long, e.g. 30s
     #[arg(long = "for", value_name = "TIME", value_parser = length)]
     pub period: Option<Span>,
-    /// Redis port of the first region, the others follow; 0 lets the system choose
+    /// Redis port of the first region, the others follow, and HTTP of each node from a thousand above on, where those are free;
+    /// 0 lets the system choose
     #[arg(long, default_value_t = 7001, value_name = "PORT")]
     pub port: u16,
     /// Keep the data here, for the next time [default: a temporary directory, removed at the end]

@@ -103,7 +103,7 @@ fn page(command: &Command) -> anyhow::Result<String> {
 
 /// What a paragraph below the help of a verb is: its first words say it.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-enum Kind {
+pub(crate) enum Kind {
     ExitStatus,
     Environment,
     Notes,
@@ -115,7 +115,7 @@ impl Kind {
     const ALL: [Kind; 4] = [Kind::ExitStatus, Kind::Environment, Kind::Notes, Kind::Examples];
 
     /// The kind of a paragraph, and the paragraph without the words that say so.
-    fn of(paragraph: &str) -> (Kind, &str) {
+    pub(crate) fn of(paragraph: &str) -> (Kind, &str) {
         let heads = [
             ("Exit status: ", Kind::ExitStatus),
             ("Environment:\n", Kind::Environment),

@@ -201,8 +201,6 @@ pub(crate) fn start(error: StartError) -> anyhow::Error {
 /// Why a socket cannot be had. What passes by itself, as on a machine that boots, is not about what was asked for: whoever
 /// keeps the node up is to start it again.
 fn bind(address: &str, what: &str, cause: &std::io::Error) -> anyhow::Error {
-    let host = address.rsplit_once(':').map_or(address, |(host, _)| host).trim_matches(['[', ']']);
-    let is_name = host.parse::<IpAddr>().is_err();
     let (wrong, right, passes) = match cause.kind() {
         ErrorKind::AddrInUse => (
             "in use by another program".to_owned(),
@@ -219,8 +217,7 @@ fn bind(address: &str, what: &str, cause: &std::io::Error) -> anyhow::Error {
             "ports below 1024 need a privilege; choose another in the deployment file",
             false,
         ),
-        // What the system says of a socket has a number, what the resolver says of a name has none.
-        _ if is_name && cause.raw_os_error().is_none() => (
+        _ if is_unresolved(address, cause) => (
             format!("the name does not resolve: {cause}"),
             "see whether this machine's resolver answers (`getent hosts NAME`); or correct the name in the deployment file",
             true,
@@ -229,6 +226,13 @@ fn bind(address: &str, what: &str, cause: &std::io::Error) -> anyhow::Error {
     };
     let text = format!("{address}, for {what}: {wrong}\n  {right}");
     if passes { anyhow::Error::msg(text) } else { Usage(text).into() }
+}
+
+/// Whether what a socket cannot be had for is that its name does not resolve. What the system says of a socket has a number, what
+/// the resolver says of a name has none.
+pub(crate) fn is_unresolved(address: &str, cause: &std::io::Error) -> bool {
+    let host = address.rsplit_once(':').map_or(address, |(host, _)| host).trim_matches(['[', ']']);
+    host.parse::<IpAddr>().is_err() && cause.raw_os_error().is_none()
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 //! addresses say only what is wrong.
 
 use crate::arguments::Arguments;
+use crate::man::Kind;
 use crate::output::{say, unprinted};
 use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -27,6 +28,24 @@ fn signed(command: Command) -> Command {
     command.mut_args(flag).mut_subcommands(signed)
 }
 
+/// What stands below the help of a verb, its prose in one line for each paragraph: where that is broken, the terminal says.
+fn filled(command: Command) -> Command {
+    let below = command.get_after_help().map(|text| fill(&text.to_string()));
+    let command = match below {
+        Some(text) => command.after_help(text),
+        None => command,
+    };
+    command.mut_subcommands(filled)
+}
+
+fn fill(text: &str) -> String {
+    let paragraph = |text: &str| match Kind::of(text).0 {
+        Kind::ExitStatus | Kind::Notes => text.replace('\n', " "),
+        Kind::Environment | Kind::Examples => text.to_owned(),
+    };
+    text.split("\n\n").map(paragraph).collect::<Vec<_>>().join("\n\n")
+}
+
 /// Reads it.
 ///
 /// # Errors
@@ -36,7 +55,7 @@ pub(crate) fn arguments() -> Result<Arguments, ExitCode> {
 }
 
 fn read(words: impl IntoIterator<Item = OsString>) -> Result<Arguments, clap::Error> {
-    let mut command = command();
+    let mut command = filled(command());
     let mut matches = command.try_get_matches_from_mut(words).map_err(advised)?;
     Arguments::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut command))
 }
@@ -61,6 +80,9 @@ fn advised(mut error: clap::Error) -> clap::Error {
 
 /// What would be right in the place of a value whose parser does not say it.
 fn right(error: &clap::Error) -> Option<&'static str> {
+    if error.kind() == ErrorKind::UnknownArgument {
+        return unneeded(error);
+    }
     if error.kind() != ErrorKind::ValueValidation {
         return None;
     }
@@ -83,6 +105,20 @@ fn right(error: &clap::Error) -> Option<&'static str> {
     cause.is::<AddrParseError>().then_some("an IP address would be right, e.g. 127.0.0.1 or ::1")
 }
 
+/// Why a verb does not have a flag that others of its kind have.
+fn unneeded(error: &clap::Error) -> Option<&'static str> {
+    let flag = match error.get(ContextKind::InvalidArg)? {
+        ContextValue::String(flag) => flag.as_str(),
+        _ => return None,
+    };
+    let usage = match error.get(ContextKind::Usage)? {
+        ContextValue::StyledStr(usage) => usage.to_string(),
+        _ => return None,
+    };
+    let plans = usage.contains(" plan ") && ["--protocol", "--leader"].contains(&flag);
+    plans.then_some("plan shows all protocols, each with every leader; its rows are named by them")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -97,6 +133,15 @@ mod tests {
     #[test]
     fn the_definitions_are_consistent_also_when_they_have_been_changed() {
         command().debug_assert();
+    }
+
+    #[test]
+    fn help_is_as_wide_as_the_terminal_and_100_columns_at_most() {
+        let help = of(&["--help"]).unwrap_err();
+        assert!(help.contains("Exit status: 0 ") && help.contains("NO_COLOR"), "{help}");
+        assert!(help.lines().all(|line| line.chars().count() <= 100), "{help}");
+        let text = "A note\nof two lines.\n\nExamples:\n  one\n  two\n\nExit status: 0\ndone.";
+        assert_eq!(fill(text), "A note of two lines.\n\nExamples:\n  one\n  two\n\nExit status: 0 done.");
     }
 
     #[test]
@@ -137,6 +182,9 @@ mod tests {
             // A number with a sign is one too, and what is wrong with it is said of it.
             (&["sim", "file", "--seed", "-1"], "invalid value '-1' for '--seed <S>'"),
             (&["redis", "--dir", "d", "--databases", "-1"], "-1 is not in 1..=64"),
+            (&["plan", "file", "--protocol", "curp"], "tip: plan shows all protocols, each with every"),
+            (&["plan", "--leader=Euro"], "tip: plan shows all protocols, each with every"),
+            (&["up", "--leader", "Euro"], "tip: to pass '--leader' as a value, use '-- --leader'"),
         ];
         for (words, expected) in cases {
             let error = of(words).unwrap_err();

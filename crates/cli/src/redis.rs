@@ -369,24 +369,30 @@ fn the_node<'d>(deployment: &'d Deployment, file: &Path, dir: &Path) -> anyhow::
     Ok(node)
 }
 
-/// Why a socket cannot be bound, with the option that helps.
+/// Why a socket cannot be bound, with the option that helps. What passes by itself is no mistake in what was asked for, as with
+/// `isochrone node`.
 fn refused(error: StartError, file: &Path) -> anyhow::Error {
     let StartError::Bind { address, what: "Redis clients", cause } = error else { return node::start(error) };
-    let (wrong, right) = match cause.kind() {
+    let (wrong, right, passes) = match cause.kind() {
         ErrorKind::AddrInUse => (
             "in use by another program".to_owned(),
             "stop it (a redis-server, or this very command?), or choose another with --port",
+            false,
         ),
         ErrorKind::AddrNotAvailable => {
-            ("not an address of this machine".to_owned(), "choose one of its own with --bind")
+            ("not an address of this machine".to_owned(), "choose one of its own with --bind", true)
         }
         ErrorKind::PermissionDenied => {
-            (cause.to_string(), "ports below 1024 need a privilege; choose another with --port")
+            (cause.to_string(), "ports below 1024 need a privilege; choose another with --port", false)
         }
-        _ => (cause.to_string(), "choose another with --bind and --port"),
+        _ if node::is_unresolved(&address, &cause) => {
+            (format!("the name does not resolve: {cause}"), "choose an address with --bind", true)
+        }
+        _ => (cause.to_string(), "choose another with --bind and --port", false),
     };
     let edited = if file.exists() { format!(", or in {}", file.display()) } else { String::new() };
-    Usage(format!("{address}: {wrong}\n  {right}{edited}")).into()
+    let text = format!("{address}: {wrong}\n  {right}{edited}");
+    if passes { anyhow::Error::msg(text) } else { Usage(text).into() }
 }
 
 /// Writes the file whole or not at all.
@@ -420,6 +426,26 @@ mod tests {
 
     fn wishes() -> Wishes {
         Wishes { port: None, bind: None, databases: None, password: None, certificate: None, insecure: false }
+    }
+
+    #[test]
+    fn what_passes_by_itself_is_no_mistake_in_what_was_asked_for() {
+        let refused = |host: &str, cause: std::io::Error| {
+            let (address, what) = (format!("{host}:6379"), "Redis clients");
+            let error = refused(StartError::Bind { address, what, cause }, Path::new("no such file"));
+            (crate::is_usage(&error), error.to_string())
+        };
+        let absent = refused("192.0.2.1", ErrorKind::AddrNotAvailable.into());
+        let told = "192.0.2.1:6379: not an address of this machine\n  choose one of its own with --bind";
+        assert_eq!(absent, (false, told.to_owned()));
+        let unresolved = refused("db.example", std::io::Error::other("no such name"));
+        let told =
+            "db.example:6379: the name does not resolve: no such name\n  choose an address with --bind";
+        assert_eq!(unresolved, (false, told.to_owned()));
+        for kind in [ErrorKind::AddrInUse, ErrorKind::PermissionDenied] {
+            assert!(refused("db.example", kind.into()).0, "{kind}");
+        }
+        assert!(refused("127.0.0.1", ErrorKind::Unsupported.into()).0);
     }
 
     #[test]

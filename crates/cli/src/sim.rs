@@ -9,7 +9,7 @@ use campaign::Campaign;
 use isochrone_core::deployment::{Keyspace, Node, Region};
 use isochrone_core::{Deployment, KeyspaceId, Span};
 use isochrone_plan::Client;
-use isochrone_sim::{Action, FaultKind, FaultSet, Jitter, Planned, Record, SESSION_NUMBERS, Seeds};
+use isochrone_sim::{FaultKind, FaultSet, Jitter, Record, SESSION_NUMBERS, Seeds};
 use isochrone_workload::trial::Terms;
 use isochrone_workload::{Recorder, Window, Workload};
 use serde::Serialize;
@@ -189,6 +189,7 @@ fn subject(arguments: &Sim) -> anyhow::Result<(Deployment, KeyspaceId)> {
         })
         .collect::<Result<_, _>>()?;
     deployment = deployment.with_parameters(keyspace, &settings)?;
+    deployment.survives_as_demanded(keyspace)?;
     Ok((deployment, keyspace))
 }
 
@@ -263,9 +264,7 @@ fn terms<W>(
         None if faults.is_empty() => terms.jitter = uniform(network.jitter),
         None => terms.varied = Some(longest),
     }
-    if let Some(per_million) = file_loss(deployment, faults) {
-        terms.script = lossy(per_million);
-    }
+    terms.loss = file_loss(deployment, faults).map_or(0, u64::from);
     let chosen = |kinds: &[FaultKind]| kinds.iter().any(|kind| faults.contains(*kind));
     if let Some(sync) = arguments.sync {
         terms.sync = sync;
@@ -296,16 +295,6 @@ fn terms<W>(
 /// How many of a million messages are lost as the file says; none where it says nothing, or where faults are drawn in its place.
 fn file_loss(deployment: &Deployment, faults: FaultSet) -> Option<u32> {
     Some(deployment.network().loss_per_million).filter(|loss| *loss > 0 && faults.is_empty())
-}
-
-/// Of a million messages so many are lost, from the first on, each for itself as where `up` emulates the network: only a connection
-/// that keeps no order outlives a message that is lost.
-fn lossy(per_million: u32) -> Vec<Planned> {
-    let always = |kind, action| Planned { at: Span::ZERO, length: Span::ZERO, kind, action };
-    vec![
-        always(FaultKind::Reorder, Action::Reorder(Span::from_nanos(1))),
-        always(FaultKind::Loss, Action::Loss(u64::from(per_million))),
-    ]
 }
 
 /// So many sessions over all nodes, by node: as many on each, and what is left over on the first nodes of their regions, one

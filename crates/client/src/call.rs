@@ -3,6 +3,7 @@
 use crate::client::{CONNECT, Caller, Nodes, SILENCE};
 use crate::error::{Code as Refusal, Error, with_causes};
 use crate::pause;
+use crate::resolver::RESOLVE;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use isochrone_proto::BASIC;
@@ -15,9 +16,9 @@ use tonic::{Code, ConnectError, Request, Response, Status, TimeoutExpired};
 
 /// The least time of a try that can be made again at another node, where so much is left.
 const LEAST: Duration = Duration::from_secs(1);
-/// How long it may take until a call is sent, or has failed to be: a connection, and a handshake of TLS on it. To resolve
-/// the name of a node's address comes before, and has no bound: a call that waits longer for that counts as lost.
-const CONNECTING: Duration = CONNECT.saturating_mul(2);
+/// How long it may take until a call is sent, or has failed to be: the address of a node looked up, a connection, and a
+/// handshake of TLS on it.
+const CONNECTING: Duration = CONNECT.saturating_mul(2).saturating_add(RESOLVE);
 
 /// Says with every call who asks.
 #[derive(Clone)]

@@ -3,6 +3,7 @@
 use crate::call::{self, Login, Meaning, meaning};
 use crate::error::{Error, causes};
 use crate::keyspace::Keyspace;
+use crate::resolver::{self, RESOLVE};
 use isochrone_proto::health::{HealthCheckRequest, HealthClient, ServingStatus};
 use isochrone_proto::v1::isochrone_client::IsochroneClient;
 use std::fmt;
@@ -14,7 +15,8 @@ use tonic::Status;
 use tonic::service::interceptor::InterceptedService;
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Uri};
 
-/// How long a connection may take, and as long again a handshake of TLS on it; or both, and an answer on it.
+/// How long a connection may take once the address is known ([`RESOLVE`]), and as long again a handshake of TLS on it; or both,
+/// and an answer on it.
 pub(crate) const CONNECT: Duration = Duration::from_secs(5);
 /// After how long a node is asked whether it is there that is silent in a call, and how long it may take to say so. Not so
 /// short that the question is late behind what a slow link has still to carry.
@@ -183,8 +185,6 @@ impl Builder {
             )));
         }
         let endpoint = Endpoint::from(uri)
-            .connect_timeout(CONNECT)
-            .tcp_nodelay(true)
             .http2_keep_alive_interval(self.keep_alive.0)
             .keep_alive_timeout(self.keep_alive.1);
         let Some(pem) = &self.authority else { return Ok(endpoint) };
@@ -248,7 +248,8 @@ impl Nodes {
     async fn find(&self) -> Result<(), Error> {
         let mut failures = Vec::new();
         for Node { address, endpoint } in &self.all {
-            let why = match tokio::time::timeout(CONNECT, serves(endpoint)).await {
+            let time = if is_name(endpoint.uri()) { RESOLVE + CONNECT } else { CONNECT };
+            let why = match tokio::time::timeout(time, serves(endpoint)).await {
                 // One that does not serve yet says so itself when it is called.
                 Ok(Ok(_)) => break,
                 Ok(Err(status)) => match meaning(&status) {
@@ -256,7 +257,7 @@ impl Nodes {
                     Meaning::Lost(why) => format!("{why}; {SPEAKS}"),
                     Meaning::TryAgain(_) | Meaning::Refused(_) => break,
                 },
-                Err(_) => format!("no answer within {} s; {SPEAKS}", CONNECT.as_secs()),
+                Err(_) => format!("no answer within {} s; {SPEAKS}", time.as_secs()),
             };
             failures.push(format!("{address}: {why}"));
         }
@@ -292,7 +293,7 @@ impl Nodes {
 
 /// Calls this node, on a connection that is made at the first call.
 fn caller(endpoint: &Endpoint, login: &Login) -> Caller {
-    IsochroneClient::with_interceptor(endpoint.connect_lazy(), login.clone())
+    IsochroneClient::with_interceptor(resolver::channel(endpoint, CONNECT), login.clone())
         .max_decoding_message_size(ANSWER_MOST)
         .max_encoding_message_size(ANSWER_MOST)
 }
@@ -301,8 +302,14 @@ fn caller(endpoint: &Endpoint, login: &Login) -> Caller {
 /// a call that was just sent would be lost with it.
 async fn serves(endpoint: &Endpoint) -> Result<bool, Status> {
     let request = call::within(HealthCheckRequest::default(), LOOK);
-    let answer = HealthClient::new(endpoint.connect_lazy()).check(request).await?;
+    let answer = HealthClient::new(resolver::channel(endpoint, CONNECT)).check(request).await?;
     Ok(answer.into_inner().status() == ServingStatus::Serving)
+}
+
+/// Whether its host has to be looked up.
+fn is_name(uri: &Uri) -> bool {
+    let host = uri.host().unwrap_or_default().trim_matches(['[', ']']);
+    host.parse::<std::net::IpAddr>().is_err()
 }
 
 fn is_loopback(host: &str) -> bool {

@@ -57,6 +57,7 @@ mod error;
 mod keyspace;
 mod pause;
 mod reply;
+mod resolver;
 #[cfg(test)]
 mod tests;
 mod transaction;

@@ -31,6 +31,7 @@ pub mod machine;
 pub mod mark;
 pub mod migration;
 mod mutations;
+pub mod notify;
 pub mod once;
 pub mod process;
 pub mod protocol;

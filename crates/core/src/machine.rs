@@ -1,7 +1,7 @@
 //! The state behind a replicated log.
 
 use crate::command::Touch;
-use crate::migration::{Ring, Step, Stretch, Told};
+use crate::migration::{Ring, Step, Stretch, Told, Versions};
 use crate::{Blob, Malformed, Stamp, Wire};
 use std::fmt::Debug;
 use std::hash::Hash;
@@ -85,7 +85,14 @@ pub trait StateMachine: Clone + Debug + Hash + Send + Sync + 'static {
         None
     }
 
-    /// What a reply says of such a step, or of keys that are not served where they were asked for.
+    /// The same command, which says in which versions its client knows the places that it touches: a machine that serves one
+    /// of them in a later version does not execute it, and answers [`Told::Served`].
+    fn knowing(command: Self::Command, _versions: Versions) -> Self::Command {
+        command
+    }
+
+    /// What a reply says of such a step, or of keys that are not served where they were asked for, or not in the versions that were
+    /// said.
     fn told(_reply: &Self::Reply) -> Option<&Told> {
         None
     }

@@ -12,9 +12,14 @@
 //!    one the target serves the stretch.
 //! 3. The next [`Step::Release`] at the source says that this is done: the data goes, and from there on the source
 //!    sends those who ask to the target.
+//!
+//! A command says in which [`Versions`] its client knows the places that it touches. Who serves one of them in a later
+//! version refuses it ([`Told::Served`]): the place has been elsewhere since, and what its client asked before may have
+//! been refused meanwhile.
 
 use crate::{Blob, KeyspaceId, PartitionId, key_hash, key_tag};
 use serde::{Deserialize, Serialize};
+use std::num::NonZeroU32;
 
 /// Places on the ring, both ends included.
 #[derive(Copy, Clone, Eq, PartialEq, Ord, PartialOrd, Hash, Debug, Serialize, Deserialize)]
@@ -84,6 +89,33 @@ impl Ring {
     pub fn stretch(&self, partition: PartitionId) -> Stretch {
         let begins = |number: u128| (number << 64).div_ceil(u128::from(self.partitions).max(1));
         Stretch::of(&(begins(u128::from(partition.0))..begins(u128::from(partition.0) + 1)))
+    }
+}
+
+/// The sum of the versions of the places that a command touches, each as often as the command names a key there. Nobody
+/// serves a place in an earlier version than one that anybody knows, so against what is known there, an equal sum says
+/// that all of them are equal, and a higher one that some place has been elsewhere since.
+#[derive(Copy, Clone, Eq, PartialEq, Ord, PartialOrd, Hash, Debug)]
+pub struct Versions(NonZeroU32);
+
+impl Versions {
+    /// Of places that were never moved.
+    pub const FIRST: Versions = Versions(NonZeroU32::MIN);
+
+    /// With the version of one place more.
+    #[must_use]
+    pub fn and(self, version: u64) -> Versions {
+        Versions(self.0.saturating_add(u32::try_from(version).unwrap_or(u32::MAX)))
+    }
+
+    /// As a number above 0.
+    pub(crate) fn number(self) -> u32 {
+        self.0.get()
+    }
+
+    /// From such a number; nothing from 0, and from one that none gives.
+    pub(crate) fn of_number(number: u64) -> Option<Versions> {
+        u32::try_from(number).ok().and_then(NonZeroU32::new).map(Versions)
     }
 }
 
@@ -198,7 +230,8 @@ pub enum Told {
     Busy,
     /// No such partition, or bytes that no version has written.
     Wrong,
-    /// What is served, ascending, with its versions.
+    /// What is served, ascending, with its versions. In answer to a command, which was not executed: the stretches that it
+    /// touches and that were moved, of which some are served in a later version than it said.
     Served(Vec<(Stretch, u64)>),
 }
 

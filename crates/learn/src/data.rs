@@ -265,6 +265,8 @@ impl<'a> Dataset<'a> {
         let (mut offsets, mut features, mut labels) = (vec![0], Vec::new(), Vec::new());
         features.reserve_exact(parts.iter().map(Dataset::entries).sum());
         let samples: usize = parts.iter().map(Dataset::len).sum();
+        offsets.reserve_exact(samples);
+        labels.reserve_exact(samples);
         assert!(samples < u32::MAX as usize, "{}", DataError::TooMany(samples));
         for part in parts {
             assert!(part.width <= width, "{width} features are fewer than the {} of a part", part.width);

@@ -33,6 +33,6 @@ pub mod write;
 
 pub use data::{DataError, Dataset, Rows, Sample, Value, Values};
 pub use exec::{EpochEnd, Mode, Model, Options, Report, Schedule, Scheme, Stop, TrainError, train};
-pub use memory::{NoRoom, can_hold};
+pub use memory::{NoRoom, can_hold, can_hold_thread};
 pub use plan::Plan;
 pub use task::{Rule, Sets, Step, Task};

@@ -32,6 +32,15 @@ pub fn can_hold(bytes: u64) -> bool {
     given
 }
 
+/// Left over behind what is reserved for input: what is small is not asked for.
+const SPARE: u64 = 1 << 20;
+
+/// Whether there is the memory for another thread to begin with: its stack, and its first steps. One that is started in the last
+/// memory that there is ends the process.
+pub fn can_hold_thread() -> bool {
+    can_hold(8 << 20)
+}
+
 /// What is done next wants more memory than there is. Found out before it begins, since a system that refuses memory in between
 /// ends the process.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -39,7 +48,7 @@ pub fn can_hold(bytes: u64) -> bool {
     "{what} wants {} of memory at a time beside the data{}, which is not there: take fewer threads, fewer samples at a time \
      (partial_fit, --batch-rows), or hash the features into fewer",
     amount(*bytes),
-    if *limited { " (of addresses, of which the system lets this process have so many only: ulimit -v)" } else { "" }
+    limit(*limited)
 )]
 pub struct NoRoom {
     /// What is done.
@@ -86,7 +95,16 @@ fn is_limited() -> bool {
     own || all()
 }
 
-fn amount(bytes: u64) -> String {
+/// Why what was asked for was refused, where addresses count.
+pub(crate) fn limit(limited: bool) -> &'static str {
+    if limited {
+        " (of addresses, of which the system lets this process have so many only: ulimit -v)"
+    } else {
+        ""
+    }
+}
+
+pub(crate) fn amount(bytes: u64) -> String {
     match bytes {
         0..0x4000_0000 => format!("{} MiB", bytes.div_ceil(1 << 20)),
         _ => format!("{:.1} GiB", bytes as f64 / f64::from(1 << 30)),
@@ -100,6 +118,26 @@ pub(crate) fn reserve<T>(array: &mut Vec<T>, more: usize) {
         array.reserve(more);
         ask_for_large_pages(array);
     }
+}
+
+/// The same of what is read or kept of input, as much as there may be.
+///
+/// # Errors
+/// If the system would not give it, and a little more for what goes with it.
+#[inline]
+pub(crate) fn try_reserve<T>(array: &mut Vec<T>, more: usize) -> Result<(), NoRoom> {
+    if array.capacity() - array.len() < more { grow(array, more) } else { Ok(()) }
+}
+
+#[cold]
+fn grow<T>(array: &mut Vec<T>, more: usize) -> Result<(), NoRoom> {
+    if array.try_reserve(more).is_err() || !can_hold(SPARE) {
+        let all = array.len().saturating_add(more).max(2 * array.len());
+        let bytes = all.saturating_mul(size_of::<T>()) as u64;
+        return Err(NoRoom { what: "reading", bytes, limited: is_limited() });
+    }
+    ask_for_large_pages(array);
+    Ok(())
 }
 
 /// Has room for so many in all, if the system would give that much: for a guess, which costs nothing where it is too high, as
@@ -153,12 +191,21 @@ mod tests {
     }
 
     #[test]
+    fn room_that_there_is_not_leaves_an_array_as_it_was() {
+        let mut array = vec![1_u64, 2];
+        let refused = try_reserve(&mut array, 1 << 57).unwrap_err();
+        assert_eq!((refused.bytes, &array[..]), ((1 << 60) + 16, &[1, 2][..]));
+    }
+
+    #[test]
     fn arrays_hold_what_was_asked_for_whatever_their_size() {
         for length in [0, 1, 1000, WORTH_ASKING / 4 + 1, 3 * WORTH_ASKING / 4 + 5] {
             assert!(zeros::<u32>(length).iter().all(|&number| number == 0));
             let mut counted = collected(0..length as u32);
             reserve(&mut counted, 2 * length + 1);
             assert!(counted.capacity() > 3 * length);
+            try_reserve(&mut counted, 5 * length + 1).unwrap();
+            assert!(counted.capacity() > 6 * length);
             counted.push(7);
             assert!(counted.iter().take(length).enumerate().all(|(at, &number)| number == at as u32));
             assert_eq!((counted.len(), counted[length]), (length + 1, 7));

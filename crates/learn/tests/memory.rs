@@ -3,7 +3,9 @@
 #![allow(unsafe_code, reason = "an allocator that refuses is one")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should panic")]
 
+use isochrone_learn::generate::write_svmlight;
 use isochrone_learn::plan::PlanError;
+use isochrone_learn::read::{self, Format, ReadError, Reader};
 use isochrone_learn::tasks::{Factorisation, Linear, Loss};
 use isochrone_learn::{Dataset, Mode, Model, Options, Plan, Scheme, Task, TrainError, Values, train};
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -46,8 +48,15 @@ unsafe impl GlobalAlloc for Limited {
 #[global_allocator]
 static LIMITED: Limited = Limited;
 
-/// Does it with more and more memory until it comes to its end, which it must where there is three times of what it took.
+/// Does it with more and more memory until it comes to its end, which it must where there is three times of what it took, and which
+/// it cannot with less.
 fn under_limits<R>(what: &str, run: impl Fn() -> Option<R>) {
+    let (part, took) = refused_until(what, run);
+    assert!(part >= 20, "{what} took {took} bytes, and was done with {part} twentieths of them");
+}
+
+/// Of how many twentieths of what it took it made do, and what it took.
+fn refused_until<R>(what: &str, run: impl Fn() -> Option<R>) -> (usize, usize) {
     PEAK.store(HELD.load(Relaxed), Relaxed);
     let before = HELD.load(Relaxed);
     assert!(run().is_some(), "{what}");
@@ -59,8 +68,7 @@ fn under_limits<R>(what: &str, run: impl Fn() -> Option<R>) {
         let done = run().is_some();
         MOST.store(usize::MAX, Relaxed);
         if done {
-            assert!(part >= 20, "{what} took {took} bytes, and was done with {part} twentieths of them");
-            return;
+            return (part, took);
         }
     }
     panic!("{what} took {took} bytes, and is refused with three times as many");
@@ -97,6 +105,7 @@ fn trained<T: Task>(task: &T, data: &Dataset<'_>, plan: Option<&Plan>, options: 
 
 #[test]
 fn memory_that_is_not_there_is_an_error() {
+    reading_under_limits();
     let data = samples(6_000, 30_000, 30);
     let cells = samples(12_000, 10_000, 2);
     let plain = Linear { intercept: true, ..Linear::new(Loss::Hinge) };
@@ -134,6 +143,39 @@ fn memory_that_is_not_there_is_an_error() {
             let task = Factorisation { l2: 0.1, ..Factorisation::new(8) };
             let what = format!("factorisation by {scheme} and {threads}");
             under_limits(&what, || trained(&task, &cells, None, &options));
+        }
+    }
+}
+
+/// Reading takes what the file asks for, and as its threads run.
+fn reading_under_limits() {
+    let folder = tempfile::tempdir().unwrap();
+    let (svmlight, vw) = (folder.path().join("data.svm"), folder.path().join("data.vw"));
+    let mut text = Vec::new();
+    write_svmlight(&samples(9_000, 30_000, 30), &mut text).unwrap();
+    std::fs::write(&svmlight, text).unwrap();
+    let line = |row: u32| format!("{} {} |f a:{row} b c{}\n", row % 2, row % 3, row % 1000);
+    std::fs::write(&vw, (0..12_000).map(line).collect::<String>()).unwrap();
+    for (path, format) in [(&svmlight, Format::Svmlight), (&vw, Format::Vw)] {
+        for double in [false, true] {
+            let options = read::Options { format, double, ..read::Options::default() };
+            let reader = || Reader::open(path, options.clone());
+            let limited = |how: &str, read: &dyn Fn() -> Result<(), ReadError>| {
+                let what = format!("{how} of {format:?} in double: {double}");
+                let (part, took) = refused_until(&what, || match read() {
+                    Ok(()) => Some(()),
+                    Err(error) => {
+                        let told = error.to_string();
+                        assert!(error.is_memory() || matches!(error, ReadError::Wide { .. }), "{told}");
+                        assert!(told.contains("memory"), "{told}");
+                        None
+                    }
+                });
+                assert!(part > 2, "{what} took {took} bytes, and was done with {part} twentieths of them");
+            };
+            limited("all", &|| reader()?.all().map(drop));
+            limited("all and a plan", &|| reader()?.all_planned().map(drop));
+            limited("a batch", &|| reader()?.batch(10_000).map(drop));
         }
     }
 }

@@ -18,13 +18,25 @@
 //! journal or the snapshots are those of another directory: they bear the same birth, which the journal is given when its first
 //! segment is made, before there is a `PEERS`. What a version wrote that knew of no births there is taken as it is.
 //!
-//! What this cannot see: a copy that was made while the node ran, where the next start is that of the copy; and one whose
-//! neighbours were away in all starts since it was made.
+//! A copy that was made while the node ran knows its last start, and follows it as a restart does. Where the process of that
+//! start still answers, the copy is the older of the two, since the process has gone on; so it is not taken in
+//! ([`Births::take_in`]). Whoever was killed and starts again must not wait for that: its connections were closed by the system
+//! or, where its machine died, fall silent, and a refusal is for now only. Once the process has answered what it was asked after
+//! the newcomer's first greeting, both live, and the newcomer is told to end: left waiting, it would come in at the next restart
+//! of the original.
+//!
+//! Each node decides by its own connections. One that had lost the original from sight may take the copy in, while another
+//! refuses it: the copy then ends, and the original is refused by the first from its next greeting on. So neither goes on, which
+//! costs a replica and no promise: each has made some that the other does not know. The original is told so, and that a node of
+//! another name must take its place.
+//!
+//! What this cannot see: a copy that was made while the node ran, where its original answers nobody that the copy greets; and one
+//! whose neighbours were away in all starts since it was made.
 
 use crate::journal::{JournalError, Newest};
 use crate::listing::Listing;
 use crate::node::StartError;
-use isochrone_core::{NodeId, Random};
+use isochrone_core::{Instant, NodeId, Random, Span};
 use rand_core::RngCore;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -44,6 +56,9 @@ const PEERS: Listing = Listing {
 
 /// Starts that a node tells of beside the one of now: they fit into a greeting.
 pub const PAST: usize = 64;
+
+/// Whoever was heard no longer ago lives: three pings of a link.
+const ALIVE: Span = Span::from_secs(3);
 
 /// One start of a node.
 #[derive(Copy, Clone, Eq, PartialEq, Debug, Serialize, Deserialize)]
@@ -83,12 +98,40 @@ struct Known {
     starts: Vec<Start>,
 }
 
+/// One of the two connections between this node and another.
+#[derive(Copy, Clone, Eq, PartialEq, Ord, PartialOrd, Debug)]
+pub(crate) enum Way {
+    /// The one that this node has dialled.
+    There,
+    /// The one that the other has dialled.
+    Back,
+}
+
+/// A connection that stands: to which process of its node it leads.
+#[derive(Debug)]
+struct Standing {
+    salt: u64,
+    number: u32,
+    /// Where that is.
+    place: String,
+    /// When something was last heard of it.
+    heard: Instant,
+    /// When the question was asked that it has answered last: it lived later than that.
+    asked: Instant,
+}
+
 /// The births and starts that a node knows, its own among them.
 #[derive(Debug)]
 pub struct Births {
     data: PathBuf,
     own: Life,
     known: BTreeMap<NodeId, Known>,
+    /// The connections to nodes that were taken in.
+    standing: BTreeMap<(NodeId, Way), Standing>,
+    /// By its salt the start that is not taken in while another answers, and when it first came.
+    refused: BTreeMap<NodeId, (u64, Instant)>,
+    /// By its salt the start of a node before the one that it was taken in with last, and where that one is.
+    displaced: BTreeMap<NodeId, (u64, String)>,
 }
 
 /// What comes of meeting a node.
@@ -114,6 +157,46 @@ pub(crate) enum Stranger {
         number: u32,
         /// The highest one that was heard of.
         heard: u32,
+    },
+    /// The process of the start that is known answers, or has until a moment ago.
+    #[error(
+        "another process of it answered a moment ago, as start {other}, at {place}. Where that one has ended, this one, start \
+         {number}, is taken in within {ALIVE}; where it runs, this one has a copy of its directory, and is told to end"
+    )]
+    Second {
+        /// The start that it comes as.
+        number: u32,
+        /// That of the other.
+        other: u32,
+        /// Where the other is.
+        place: String,
+    },
+    /// The same, and the other has answered what it was asked since.
+    #[error(
+        "another process of it runs, as start {other}, at {place}, and has answered since this one, start {number}, first came. This \
+         one's data directory is a copy that was made while the other ran, and lacks what that has promised since: leave the other as \
+         it is, and delete this copy"
+    )]
+    Twin {
+        /// The start that it comes as.
+        number: u32,
+        /// That of the other.
+        other: u32,
+        /// Where the other is.
+        place: String,
+    },
+    /// A start behind it was taken in while its process lived on.
+    #[error(
+        "another process of it was taken in meanwhile, at {place}, when this one, start {number}, did not answer: with a copy of its data \
+         directory that was made while this one ran. Each may have promised what the other does not know, so neither may go on: end \
+         the other as well, and put a node of another name in the place of both (docs/operations.md, \"A node that has lost its \
+         disk, or whose journal is damaged\")"
+    )]
+    Displaced {
+        /// The start that it comes as.
+        number: u32,
+        /// Where the other is, or was when it came.
+        place: String,
     },
     /// It cannot be remembered, and so not be taken for who it is the next time.
     #[error("{path} cannot be written: {cause}")]
@@ -182,7 +265,14 @@ impl Births {
         let start = Start { number: incarnation.max(next), salt: random.next_u64() };
         let starts = past.iter().copied().chain([start]).collect();
         known.insert(me, Known { birth, starts });
-        let births = Births { data: data.into(), own: Life { birth, start, past }, known };
+        let births = Births {
+            data: data.into(),
+            own: Life { birth, start, past },
+            known,
+            standing: BTreeMap::new(),
+            refused: BTreeMap::new(),
+            displaced: BTreeMap::new(),
+        };
         births.write().map_err(|error| PEERS.unwritten(data, error))?;
         Ok(births)
     }
@@ -209,8 +299,78 @@ impl Births {
         ))
     }
 
-    /// A node has come with this directory. When this returns, it is known by it for ever, and by this start until the next.
-    pub(crate) fn meet(&mut self, node: NodeId, life: &Life) -> Result<(), Stranger> {
+    /// A node has come with this directory, on a connection from or to `place`. When this returns, it is known by it for ever, and by
+    /// this start until the next. Nothing is remembered of one that is not taken in since another process of it answers.
+    pub(crate) fn take_in(
+        &mut self,
+        node: NodeId,
+        life: &Life,
+        way: Way,
+        place: &str,
+        now: Instant,
+    ) -> Result<(), Stranger> {
+        let Start { number, salt } = life.start;
+        let before = self.known.get(&node).filter(|known| known.birth == life.birth);
+        let before = before.and_then(|known| known.starts.last().copied()).filter(|start| start.salt != salt);
+        if let Some(before) = before.filter(|before| life.follows(*before))
+            && let Some(other) = self.alive(node, before.salt, now)
+        {
+            let (other, asked, place) = (other.number, other.asked, other.place.clone());
+            let since = match self.refused.get(&node) {
+                Some((refused, since)) if *refused == salt => *since,
+                _ => now,
+            };
+            self.refused.insert(node, (salt, since));
+            return Err(if asked > since {
+                Stranger::Twin { number, other, place }
+            } else {
+                Stranger::Second { number, other, place }
+            });
+        }
+        self.meet(node, life).map_err(|why| match self.displaced.get(&node) {
+            Some((displaced, place)) if *displaced == salt && matches!(why, Stranger::Outdated { .. }) => {
+                Stranger::Displaced { number, place: place.clone() }
+            }
+            _ => why,
+        })?;
+        self.refused.remove(&node);
+        if let Some(before) = before {
+            self.displaced.insert(node, (before.salt, place.to_owned()));
+        }
+        let (place, asked) = (place.to_owned(), Instant::ZERO);
+        self.standing.insert((node, way), Standing { salt, number, place, heard: now, asked });
+        Ok(())
+    }
+
+    /// The connection by which the process of this start is known to live, if it is.
+    fn alive(&self, node: NodeId, salt: u64, now: Instant) -> Option<&Standing> {
+        let standing = [Way::There, Way::Back].into_iter().filter_map(|way| self.standing.get(&(node, way)));
+        let mut standing = standing.filter(|standing| standing.salt == salt);
+        standing.find(|standing| now.since(standing.heard) <= ALIVE)
+    }
+
+    /// Something was heard on a connection that stands; an answer to what was asked at `asked`, if it was one.
+    pub(crate) fn heard(&mut self, node: NodeId, way: Way, asked: Option<Instant>, now: Instant) {
+        if let Some(standing) = self.standing.get_mut(&(node, way)) {
+            standing.heard = now;
+            standing.asked = asked.unwrap_or(standing.asked);
+        }
+    }
+
+    /// A connection stands no longer.
+    pub(crate) fn ended(&mut self, node: NodeId, way: Way) {
+        self.standing.remove(&(node, way));
+    }
+
+    /// Whether a connection leads to another process than the one that was taken in last.
+    pub(crate) fn is_stale(&self, node: NodeId, way: Way) -> bool {
+        let known = self.known.get(&node).and_then(|known| known.starts.last());
+        let standing = self.standing.get(&(node, way));
+        standing.is_some_and(|standing| known.is_some_and(|known| known.salt != standing.salt))
+    }
+
+    /// A node has come with this directory, whoever else lives.
+    fn meet(&mut self, node: NodeId, life: &Life) -> Result<(), Stranger> {
         let Life { birth, start, .. } = life;
         let before = match self.known.get(&node) {
             Some(known) if known.birth != *birth => return Err(Stranger::Reborn),
@@ -476,6 +636,63 @@ mod tests {
             births.meet(NodeId(2), &later).unwrap();
         }
         assert!(later.past.iter().all(|start| start.salt != begun.start.salt), "it is forgotten by now");
+    }
+
+    #[test]
+    fn a_copy_is_not_taken_in_while_its_original_answers_and_a_restart_is_once_that_is_silent() {
+        let at = |ms| Instant::ZERO + Span::from_millis(ms);
+        let node = NodeId(2);
+        let original = again(&first(7), 20);
+        let copy = again(&original, 30);
+        let met = || {
+            let data = tempfile::tempdir().unwrap();
+            let mut births = open(data.path(), 1);
+            births.take_in(node, &original, Way::There, "there", at(0)).unwrap();
+            births.take_in(node, &original, Way::Back, "back", at(0)).unwrap();
+            (data, births)
+        };
+        let comes =
+            |births: &mut Births, life: &Life, ms| births.take_in(node, life, Way::Back, "copy", at(ms));
+
+        // The answer to what was asked before the copy came says nothing of now.
+        let (data, mut births) = met();
+        let written = fs::read(PEERS.path(data.path())).unwrap();
+        for (ms, asked) in [(100, 0), (200, 50), (300, 100)] {
+            let refused = comes(&mut births, &copy, ms).unwrap_err();
+            assert!(
+                matches!(&refused, Stranger::Second { number: 3, other: 2, place } if place == "there"),
+                "{refused}"
+            );
+            births.heard(node, Way::There, Some(at(asked)), at(ms));
+        }
+        births.heard(node, Way::There, Some(at(1_000)), at(1_010));
+        let refused = comes(&mut births, &copy, 1_020).unwrap_err();
+        assert!(matches!(&refused, Stranger::Twin { number: 3, other: 2, .. }), "{refused}");
+        assert!(fs::read(PEERS.path(data.path())).unwrap() == written, "something of the copy was kept");
+        comes(&mut births, &original, 1_030).expect("the original goes on");
+
+        // What the other has dialled tells as well that it lives, but asks nothing of it.
+        births.ended(node, Way::There);
+        births.heard(node, Way::Back, None, at(9_000));
+        let refused = comes(&mut births, &copy, 9_100).unwrap_err();
+        assert!(matches!(refused, Stranger::Second { .. }), "{refused}");
+        // Whoever was killed has no connections, and is taken in at once.
+        births.ended(node, Way::Back);
+        comes(&mut births, &copy, 9_120).unwrap();
+
+        // Whose machine died is silent. What is left of its connections is stale then; and who only seemed dead is told what came of it.
+        let (_data, mut births) = met();
+        comes(&mut births, &copy, 3_000).unwrap_err();
+        comes(&mut births, &copy, 3_001).unwrap();
+        assert_eq!([Way::There, Way::Back].map(|way| births.is_stale(node, way)), [true, false]);
+        births.heard(node, Way::There, Some(at(3_000)), at(3_100));
+        comes(&mut births, &copy, 3_110).expect("it is who is known now");
+        let refused = comes(&mut births, &original, 3_200).unwrap_err();
+        assert!(matches!(&refused, Stranger::Displaced { number: 2, place } if place == "copy"), "{refused}");
+        // Who lacks the start that is known is an old copy, whoever lives.
+        let (_data, mut births) = met();
+        let refused = comes(&mut births, &again(&first(7), 21), 10).unwrap_err();
+        assert!(matches!(refused, Stranger::Outdated { .. }), "{refused}");
     }
 
     #[test]

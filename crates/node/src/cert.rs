@@ -7,7 +7,7 @@ use rcgen::{
     KeyUsagePurpose,
 };
 use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::pem::{Error as PemError, PemObject};
 use thiserror::Error;
 
 /// A certificate and its key, PEM.
@@ -79,7 +79,15 @@ pub fn authority(cluster: &str, days: u32) -> Result<Issued, CertError> {
         cause: cause.to_string(),
     };
     let key = KeyPair::generate().map_err(error)?;
-    let mut parameters = authority_parameters(cluster);
+    let mut parameters = CertificateParams::default();
+    parameters.distinguished_name.push(DnType::CommonName, format!("Isochrone authority of {cluster}"));
+    // OpenSSL looks for a signer by its name, and of two with one name takes the first: whoever trusts the old authority and the
+    // new one must find each under a name of its own.
+    let own = parameters.key_identifier(&key);
+    let own: String = own.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+    parameters.distinguished_name.push(DnType::OrganizationalUnitName, format!("key {own}"));
+    parameters.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+    parameters.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
     expire(&mut parameters, days);
     let certificate = parameters.self_signed(&key).map_err(error)?;
     Ok(Issued { certificate: certificate.pem(), key: key.serialize_pem() })
@@ -88,7 +96,7 @@ pub fn authority(cluster: &str, days: u32) -> Result<Issued, CertError> {
 /// Makes the certificate that a node shows to its peers, both dialling and accepting.
 ///
 /// # Errors
-/// The authority's key is none, or the system gave no key.
+/// The authority's key or certificate is none, or the system gave no key.
 pub fn node(
     authority: &Issued,
     cluster: &str,
@@ -104,7 +112,7 @@ pub fn node(
 /// Makes the certificate that a node shows to its clients, good for these host names and addresses.
 ///
 /// # Errors
-/// A host name is none, the authority's key is none, or the system gave no key.
+/// A host name is none, the authority's key or certificate is none, or the system gave no key.
 pub fn server(
     authority: &Issued,
     cluster: &str,
@@ -125,25 +133,20 @@ fn issue(
 ) -> Result<Issued, CertError> {
     let error = |cause: rcgen::Error| CertError { subject: name.to_owned(), cause: cause.to_string() };
     let signer = KeyPair::from_pem(&authority.key).map_err(error)?;
-    let issuer = Issuer::new(authority_parameters(cluster), signer);
+    let none = |cause: PemError| CertError { subject: name.to_owned(), cause: cause.to_string() };
+    let certificate = CertificateDer::from_pem_slice(authority.certificate.as_bytes()).map_err(none)?;
+    let issuer = Issuer::from_ca_cert_der(&certificate, signer).map_err(error)?;
     let mut parameters = CertificateParams::new(hosts).map_err(error)?;
     parameters.distinguished_name.push(DnType::CommonName, name);
     parameters.distinguished_name.push(DnType::OrganizationName, cluster);
     parameters.key_usages = vec![KeyUsagePurpose::DigitalSignature];
     parameters.extended_key_usages = uses.to_vec();
+    // Authorities that earlier versions made for one cluster have one name: this tells them apart all the same.
+    parameters.use_authority_key_identifier_extension = true;
     expire(&mut parameters, days);
     let key = KeyPair::generate().map_err(error)?;
     let certificate = parameters.signed_by(&key, &issuer).map_err(error)?;
     Ok(Issued { certificate: certificate.pem(), key: key.serialize_pem() })
-}
-
-/// The same for every call, so that the authority's name in a node's certificate is that of the authority.
-fn authority_parameters(cluster: &str) -> CertificateParams {
-    let mut parameters = CertificateParams::default();
-    parameters.distinguished_name.push(DnType::CommonName, format!("Isochrone authority of {cluster}"));
-    parameters.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
-    parameters.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
-    parameters
 }
 
 fn expire(parameters: &mut CertificateParams, days: u32) {
@@ -151,4 +154,86 @@ fn expire(parameters: &mut CertificateParams, days: u32) {
     // Clocks of a cluster differ: a new certificate must be good everywhere at once.
     parameters.not_before = now - time::Duration::days(1);
     parameters.not_after = now + time::Duration::days(i64::from(days));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::process::Command;
+    use x509_parser::prelude::{FromDer, ParsedExtension, X509Certificate};
+
+    /// An authority as earlier versions made it: named after its cluster only.
+    fn of_before() -> Issued {
+        let key = KeyPair::generate().unwrap();
+        let mut parameters = CertificateParams::default();
+        parameters.distinguished_name.push(DnType::CommonName, "Isochrone authority of shop");
+        parameters.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+        parameters.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+        expire(&mut parameters, 30);
+        let certificate = parameters.self_signed(&key).unwrap();
+        Issued { certificate: certificate.pem(), key: key.serialize_pem() }
+    }
+
+    fn signed(authority: &Issued) -> Issued {
+        server(authority, "shop", "n0", vec!["localhost".to_owned()], 7).unwrap()
+    }
+
+    fn der(issued: &Issued) -> CertificateDer<'static> {
+        CertificateDer::from_pem_slice(issued.certificate.as_bytes()).unwrap()
+    }
+
+    /// By its name, and the number of its key, as a certificate names its signer, or the signer itself.
+    fn signer(certificate: &X509Certificate<'_>, itself: bool) -> (Vec<u8>, Vec<u8>) {
+        let name = if itself { certificate.subject() } else { certificate.issuer() };
+        let key = certificate.extensions().iter().find_map(|extension| match extension.parsed_extension() {
+            ParsedExtension::SubjectKeyIdentifier(key) if itself => Some(key.0.to_vec()),
+            ParsedExtension::AuthorityKeyIdentifier(of) if !itself => {
+                Some(of.key_identifier.as_ref()?.0.to_vec())
+            }
+            _ => None,
+        });
+        (name.as_raw().to_vec(), key.unwrap())
+    }
+
+    #[test]
+    fn two_authorities_of_a_cluster_are_told_apart() {
+        let authorities =
+            [of_before(), of_before(), authority("shop", 30).unwrap(), authority("shop", 30).unwrap()];
+        let mut all = Vec::new();
+        for authority in &authorities {
+            let (own, issued) = (der(authority), der(&signed(authority)));
+            let (_, own) = X509Certificate::from_der(&own).unwrap();
+            let (_, issued) = X509Certificate::from_der(&issued).unwrap();
+            assert_eq!(signer(&issued, false), signer(&own, true));
+            all.push(signer(&own, true));
+        }
+        assert_eq!(all[0].0, all[1].0, "these are told apart by their keys alone");
+        assert!(all[0].1 != all[1].1 && all[1].0 != all[2].0 && all[2].0 != all[3].0);
+    }
+
+    /// What OpenSSL says, where it is on this machine; the test above holds without it.
+    #[test]
+    fn openssl_verifies_what_either_of_two_authorities_has_signed() {
+        let Ok(version) = Command::new("openssl").arg("version").output() else { return };
+        assert!(version.status.success());
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let [before, other] = [0, 1].map(|_| of_before());
+        let [old, new] = [0, 1].map(|_| authority("shop", 30).unwrap());
+        for (first, second) in
+            [(&old, &new), (&new, &old), (&before, &new), (&new, &before), (&before, &other)]
+        {
+            fs::write(at("both.pem"), format!("{}{}", first.certificate, second.certificate)).unwrap();
+            for authority in [first, second] {
+                fs::write(at("leaf.pem"), signed(authority).certificate).unwrap();
+                let verify = Command::new("openssl")
+                    .args(["verify", "-CAfile"])
+                    .args([at("both.pem"), at("leaf.pem")])
+                    .output()
+                    .unwrap();
+                assert!(verify.status.success(), "{}", String::from_utf8_lossy(&verify.stderr));
+            }
+        }
+    }
 }

@@ -37,6 +37,8 @@ pub(crate) struct Loaded {
     pub peer: Option<PeerTls>,
     pub client: Option<Arc<ServerConfig>>,
     pub expiries: Expiries,
+    /// From when on all of them are good, in seconds since 1970.
+    pub begins: u64,
 }
 
 /// When certificates run out, in seconds since 1970; nothing where there is none.
@@ -89,17 +91,23 @@ impl Files {
     /// One is missing, or they do not fit together, or peers that have the same authority would refuse this node.
     pub fn load(&self) -> Result<Loaded, SecurityError> {
         let mut expiries = Expiries::default();
-        let mut loaded = Loaded { peer: None, client: None, expiries };
+        let mut loaded = Loaded { peer: None, client: None, expiries, begins: 0 };
+        let mut begins = 0;
+        let mut ends = |path: &Path| -> Result<u64, SecurityError> {
+            let (first, last) = validity(path)?;
+            begins = first.max(begins);
+            Ok(last)
+        };
         if let Some(files) = &self.peer {
             loaded.peer = Some(security::peer_tls(&files.ca, &files.cert, &files.key, &self.name)?);
-            expiries.authority = Some(expiry(&files.ca)?);
-            expiries.peer = Some(expiry(&files.cert)?);
+            expiries.authority = Some(ends(&files.ca)?);
+            expiries.peer = Some(ends(&files.cert)?);
         }
         if let Some(files) = &self.client {
             loaded.client = Some(security::client_tls(&files.cert, &files.key)?);
-            expiries.client = Some(expiry(&files.cert)?);
+            expiries.client = Some(ends(&files.cert)?);
         }
-        loaded.expiries = expiries;
+        (loaded.expiries, loaded.begins) = (expiries, begins);
         Ok(loaded)
     }
 }
@@ -186,7 +194,7 @@ fn warn(expiries: Expiries, now: u64) {
         if at <= now {
             tracing::error!(
                 which,
-                "the certificate has run out: connections that check it fail; `isochrone cert` makes new ones"
+                "the certificate has run out by this machine's clock: connections that check it fail; `isochrone cert` makes new ones"
             );
         } else if at - now < WARN_BEFORE {
             let days = (at - now) / DAY;
@@ -199,12 +207,12 @@ fn warn(expiries: Expiries, now: u64) {
     }
 }
 
-/// When the first certificate of a file runs out.
-fn expiry(path: &Path) -> Result<u64, SecurityError> {
+/// Since when and until when the first certificate of a file is good.
+fn validity(path: &Path) -> Result<(u64, u64), SecurityError> {
     let certificates = security::certificates(path)?;
     let first = certificates.first().map(CertificateDer::as_ref).unwrap_or_default();
     let unfit = |cause| SecurityError::Unfit { path: path.to_owned(), cause };
-    security::validity(first).map(|(_, ends)| ends).map_err(unfit)
+    security::validity(first).map_err(unfit)
 }
 
 #[cfg(test)]
@@ -288,7 +296,7 @@ mod tests {
         let error = files.load().err().unwrap().to_string();
         assert!(error.contains("server.key: cannot read the private key"), "{error}");
         std::fs::write(&cert, "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n").unwrap();
-        assert!(expiry(&cert).is_err());
+        assert!(validity(&cert).is_err());
     }
 
     #[test]

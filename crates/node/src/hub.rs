@@ -6,15 +6,19 @@
 //! missed is gone, as in Redis.
 //!
 //! To other nodes ([`News`]): every message that is published; that somebody here waits for a key, once a
-//! second for as long as it does; that a key for which somebody elsewhere waits was given something; and how many
-//! subscriptions names have here, when that changes and again every ten seconds.
+//! second for as long as it does; that a key for which somebody elsewhere waits was given something; how many
+//! subscriptions names have here, when that changes and again every ten seconds; likewise which events of keys are wanted here, that is,
+//! where there are subscriptions that may be for them, those of this node's `notify-keyspace-events`; and events that are
+//! wanted elsewhere.
 
 use crate::audit::Audit;
+use crate::events::Event;
 use crate::gateway::Outcome;
 use crate::redis::acl::Users;
 use crate::redis::{Scripts, Slowlog};
 use isochrone_core::command::{Kind, Operation};
-use isochrone_core::glob::Glob;
+use isochrone_core::glob::{Glob, PATTERN_MAX};
+use isochrone_core::notify::Flags;
 use isochrone_core::{Blob, Instant, KeyspaceId, NodeId, Span};
 use serde::{Deserialize, Serialize};
 use std::collections::btree_map::Entry;
@@ -107,6 +111,20 @@ pub enum News {
         /// The names.
         counts: Vec<(Topic, Blob, u32)>,
     },
+    /// Something has happened to a key.
+    Happened {
+        /// The number that SELECT takes for its keyspace.
+        index: u32,
+        /// What.
+        event: Event,
+        /// The key.
+        key: Blob,
+    },
+    /// Which events the telling node wants to be told.
+    Wants {
+        /// Their classes; none where nobody there has subscribed to any.
+        classes: Flags,
+    },
 }
 
 impl News {
@@ -118,7 +136,8 @@ impl News {
                     channel.len() + payload.len()
                 }
                 News::Waiting { keys, .. } => keys.iter().map(|key| size_of::<Blob>() + key.len()).sum(),
-                News::Filled { key, .. } => key.len(),
+                News::Filled { key, .. } | News::Happened { key, .. } => key.len(),
+                News::Wants { .. } => 0,
                 News::Subscribed { counts } => {
                     counts.iter().map(|(_, name, _)| size_of::<(Topic, Blob, u32)>() + name.len()).sum()
                 }
@@ -162,6 +181,21 @@ pub enum Notice {
     GoOn,
 }
 
+/// Whether what is subscribed to so may be a channel of events of keys.
+fn may_be_for_events(topic: Topic, name: &[u8]) -> bool {
+    const CHANNELS: [&[u8]; 2] = [b"__keyspace@", b"__keyevent@"];
+    match topic {
+        Topic::Channel => CHANNELS.iter().any(|channels| name.starts_with(channels)),
+        Topic::Pattern => {
+            // What it begins with whatever fits it.
+            let length = name.iter().position(|byte| b"*?[\\".contains(byte)).unwrap_or(name.len());
+            let known = &name[..length];
+            CHANNELS.iter().any(|channels| channels.starts_with(known) || known.starts_with(channels))
+        }
+        Topic::Shard => false,
+    }
+}
+
 /// See the module.
 #[derive(Debug, Default)]
 pub struct Hub {
@@ -173,9 +207,25 @@ pub struct Hub {
     telling: Telling,
     /// What they have told of theirs.
     elsewhere: BTreeMap<NodeId, Elsewhere>,
+    /// `notify-keyspace-events` of this node.
+    notifies: Flags,
+    /// How many subscriptions here may be for events of keys.
+    listeners: usize,
+    /// The classes of events that somebody wants, here or, as far as they have told, at other nodes.
+    wanted: Flags,
+    /// Those that others were last told are wanted here.
+    wants_told: Flags,
+    /// They are to be told again.
+    wants_anew: bool,
+    /// Before then they are not.
+    wants_next: Instant,
+    /// How many events were lost here since that was last asked.
+    lost: u64,
     members: BTreeMap<u64, Member>,
     /// The connections that wait for a key, the one that has waited longest first.
     waiting: BTreeMap<(KeyspaceId, Blob), VecDeque<u64>>,
+    /// When each keyspace has last carried out what a client of this node has asked.
+    heard: BTreeMap<KeyspaceId, Instant>,
     /// What connections have taken of a key while one that has waited longer may yet come with something of its own.
     taken: BTreeMap<(KeyspaceId, Blob), Vec<Taken>>,
     /// The keys that other nodes wait for, and until when that is believed.
@@ -324,6 +374,8 @@ struct Elsewhere {
     names: BTreeMap<Name, (u32, Instant)>,
     /// The bytes of these names.
     bytes: usize,
+    /// Which events are wanted there, and when that was told.
+    wants: (Flags, Instant),
 }
 
 impl Elsewhere {
@@ -349,6 +401,10 @@ impl Elsewhere {
     fn tick(&mut self, now: Instant) {
         self.names.retain(|_, (_, told)| now < *told + COUNTS_BELIEVED);
         self.bytes = self.names.keys().map(|(_, name)| name.len()).sum();
+        let (wants, told) = &mut self.wants;
+        if now >= *told + COUNTS_BELIEVED {
+            *wants = Flags::NONE;
+        }
     }
 }
 
@@ -504,6 +560,10 @@ impl Hub {
         };
         if connections.insert(connection) {
             self.telling.note((topic, name.clone()), true);
+            if may_be_for_events(topic, name) {
+                self.listeners += 1;
+                self.weigh_wants();
+            }
         }
     }
 
@@ -520,6 +580,10 @@ impl Hub {
         }
         let any = !connections.is_empty();
         self.telling.note((topic, name.clone()), any);
+        if may_be_for_events(topic, name) {
+            self.listeners -= 1;
+            self.weigh_wants();
+        }
         if any {
             return;
         }
@@ -625,17 +689,25 @@ impl Hub {
     /// Tells the other nodes how many subscriptions names have here: what has changed, and now and then all of it. To be called in
     /// each round, and at [`Hub::counts_due`].
     pub fn tell_counts(&mut self, now: Instant) {
+        let wants = self.wants_here();
         let telling = &mut self.telling;
         if now >= telling.again {
             telling.again = now + COUNTS_AGAIN;
             telling.anew = true;
+            self.wants_anew = wants != Flags::NONE;
         }
+        // Before the names: whoever has heard of a subscription knows what it is for.
+        if now >= self.wants_due() {
+            (self.wants_told, self.wants_anew, self.wants_next) = (wants, false, now + COUNTS_PACE);
+            self.tell(News::Wants { classes: wants });
+        }
+        let telling = &mut self.telling;
         // A round is ended before the next one begins: however often a link is made, each name has its turn.
         if telling.anew && telling.repeats.is_empty() {
             telling.anew = false;
             telling.repeats = telling.names.difference(&telling.changed).cloned().collect();
         }
-        if now < self.counts_due() {
+        if now < self.names_due() {
             return;
         }
         self.telling.next = now + COUNTS_PACE;
@@ -657,7 +729,58 @@ impl Hub {
 
     /// When there is something of that to tell.
     pub fn counts_due(&self) -> Instant {
+        self.names_due().min(self.wants_due())
+    }
+
+    fn names_due(&self) -> Instant {
         if self.telling.has_some() { self.telling.next } else { Instant::MAX }
+    }
+
+    fn wants_due(&self) -> Instant {
+        let due = self.wants_anew || self.wants_here() != self.wants_told;
+        if due { self.wants_next } else { Instant::MAX }
+    }
+
+    /// `notify-keyspace-events` of this node.
+    pub fn notifies(&self) -> Flags {
+        self.notifies
+    }
+
+    /// Sets that.
+    pub fn set_notifies(&mut self, flags: Flags) {
+        self.notifies = flags;
+        self.weigh_wants();
+    }
+
+    /// The classes of events of keys that somebody wants, at any node: others need not be made.
+    pub fn wanted(&self) -> Flags {
+        self.wanted
+    }
+
+    /// The classes that are told here.
+    fn wants_here(&self) -> Flags {
+        if self.listeners > 0 { self.notifies.told() } else { Flags::NONE }
+    }
+
+    fn weigh_wants(&mut self) {
+        let there = self.elsewhere.values().map(|told| told.wants.0);
+        self.wanted = there.fold(self.wants_here(), Flags::with);
+    }
+
+    /// Something has happened to a key of the keyspace with this number: told to whoever wants it, here with the next round.
+    pub fn happened(&mut self, index: u32, event: Event, key: &Blob) {
+        // No channel has a longer name.
+        if key.len() > PATTERN_MAX {
+            return;
+        }
+        let news = || News::Happened { index, event, key: key.clone() };
+        if self.elsewhere.values().any(|told| told.wants.0.has(event.class())) {
+            self.tell(news());
+        }
+        if self.wants_here().has(event.class()) {
+            // What a round hears is bounded, whoever has made it; of an event it does not matter who.
+            self.lost += self.take_in([(NodeId(0), Some(news()))]);
+        }
     }
 
     /// Another node is reached that has not heard what was told before: all of it is told again.
@@ -726,6 +849,16 @@ impl Hub {
     pub fn take_messages(&mut self, connection: u64) -> VecDeque<Notice> {
         let member = self.members.get_mut(&connection);
         member.map(|member| std::mem::take(&mut member.messages)).unwrap_or_default()
+    }
+
+    /// A keyspace has carried out what a client of this node has asked.
+    pub fn hear_from(&mut self, keyspace: KeyspaceId, now: Instant) {
+        self.heard.insert(keyspace, now);
+    }
+
+    /// Whether it has within the last second, so that what is asked now is likely to be answered soon.
+    pub fn hears(&self, keyspace: KeyspaceId, now: Instant) -> bool {
+        self.heard.get(&keyspace).is_some_and(|heard| now < *heard + RETRY)
     }
 
     /// A connection waits for one of these keys from now on.
@@ -1047,6 +1180,7 @@ impl Hub {
             self.remote.retain(|_, until| *until > now);
             self.remote_bytes = self.remote.keys().map(|(_, key)| key.len()).sum();
             self.elsewhere.values_mut().for_each(|told| told.tick(now));
+            self.weigh_wants();
         }
     }
 
@@ -1197,7 +1331,7 @@ impl Hub {
     /// was for more subscriptions than can be told.
     pub fn hear(&mut self, now: Instant) -> u64 {
         self.tick(now);
-        let (mut steps, mut lost, before) = (0, 0, self.mail.len());
+        let (mut steps, mut lost, before) = (0, std::mem::take(&mut self.lost), self.mail.len());
         // Whatever is published here meanwhile, others are heard too.
         while steps < HEARD_STEPS
             && self.mail.len() < (before + MAIL_PER_ROUND / 2).min(MAIL_MAX / 2)
@@ -1207,7 +1341,11 @@ impl Hub {
             let (from, news) = heard;
             let (taken, heard) = match news {
                 Some(news) => self.hear_one(from, news, now),
-                None => (self.elsewhere.remove(&from).map_or(1, |told| 1 + told.names.len()), true),
+                None => {
+                    let steps = self.elsewhere.remove(&from).map_or(1, |told| 1 + told.names.len());
+                    self.weigh_wants();
+                    (steps, true)
+                }
             };
             steps += taken;
             lost += u64::from(!heard);
@@ -1261,7 +1399,38 @@ impl Hub {
                 self.wake(&place, 0, count as usize);
                 (steps, true)
             }
+            News::Happened { index, event, key } => self.hear_event(index, event, &key),
+            News::Wants { classes } => {
+                self.elsewhere.entry(from).or_default().wants = (classes, now);
+                self.weigh_wants();
+                (1, true)
+            }
         }
+    }
+
+    fn hear_event(&mut self, index: u32, event: Event, key: &Blob) -> (usize, bool) {
+        let (mut steps, mut told) = (1, true);
+        if !self.wants_here().has(event.class()) {
+            return (steps, told);
+        }
+        let name = Blob::from(event.name());
+        for (flag, kind, of, payload) in
+            [(Flags::BY_KEY, "keyspace", key, &name), (Flags::BY_EVENT, "keyevent", &name, key)]
+        {
+            if !self.notifies.has(flag) {
+                continue;
+            }
+            let channel = Blob::from([format!("__{kind}@{index}__:").as_bytes(), &of[..]].concat());
+            steps += self.steps_to_publish(&channel);
+            match self.receivers(false, &channel) {
+                Some(receivers) => {
+                    steps += receivers.len();
+                    self.deliver(receivers, false, &channel, payload);
+                }
+                None => told = false,
+            }
+        }
+        (steps, told)
     }
 
     /// What connections are to be told, in order; what a round has no time for stays.
@@ -1412,6 +1581,87 @@ mod tests {
         assert_eq!(there.counts_due(), Instant::MAX);
         assert_eq!((there.telling.names.len(), there.telling.bytes), (0, 0));
         assert_eq!(here.elsewhere[&OTHER].bytes, 0);
+    }
+
+    #[test]
+    fn events_go_where_they_are_wanted() {
+        let (mut here, mut there) = (Hub::default(), Hub::default());
+        let at = |millis| Instant::ZERO + Span::from_millis(millis);
+        there.set_notifies(Flags::parse(b"Ex").unwrap());
+        assert_eq!(there.wanted(), Flags::NONE, "nobody listens");
+        there.subscribe(1, Topic::Pattern, &"__keyevent@*__:expired".into());
+        assert_eq!(there.wanted(), Flags::EXPIRED);
+        assert_eq!(tell_counts(&mut there, &mut here, at(0)), 2, "what is wanted, and a name");
+        assert_eq!(here.wanted(), Flags::EXPIRED);
+        let key = Blob::from("k");
+        here.happened(3, Event::Set, &key);
+        here.happened(3, Event::Expired, &key);
+        here.happened(3, Event::Expired, &vec![b'k'; PATTERN_MAX + 1].into());
+        let news = here.take_news();
+        assert_eq!(news, [News::Happened { index: 3, event: Event::Expired, key: key.clone() }]);
+        assert_eq!(here.hear(at(0)), 0);
+        assert_eq!(mail(&mut here), "", "nobody here");
+        there.take_in(news.into_iter().map(|news| (OTHER, Some(news))));
+        there.happened(0, Event::Expired, &key);
+        assert_eq!(there.hear(at(0)), 0);
+        let message = |index| {
+            format!(
+                "1 Message {{ shard: false, pattern: Some(\"__keyevent@*__:expired\"), channel: \
+                 \"__keyevent@{index}__:expired\", payload: \"k\" }}; "
+            )
+        };
+        assert_eq!(mail(&mut there), message(3) + &message(0));
+        assert!(there.take_news().is_empty(), "here nobody listens");
+        // Whatever another wants, what is delivered is what this node is to tell.
+        there.set_notifies(Flags::parse(b"KA").unwrap());
+        there.happened(0, Event::Expired, &key);
+        there.hear(at(0));
+        assert_eq!(mail(&mut there), "", "that is another channel");
+        assert_eq!(there.counts_due(), at(50), "not at once");
+        assert_eq!(tell_counts(&mut there, &mut here, at(50)), 1);
+        assert!(here.wanted().has(Flags::STRING));
+        there.leave(1);
+        assert_eq!(there.wanted(), Flags::NONE);
+        tell_counts(&mut there, &mut here, at(100));
+        assert_eq!(here.wanted(), Flags::NONE);
+    }
+
+    #[test]
+    fn what_another_node_wants_is_forgotten_with_it() {
+        let (mut here, mut there) = (Hub::default(), Hub::default());
+        let at = |seconds| Instant::ZERO + Span::from_secs(seconds);
+        there.set_notifies(Flags::parse(b"Kg").unwrap());
+        there.subscribe(1, Topic::Channel, &"__keyspace@0__:k".into());
+        tell_counts(&mut there, &mut here, at(0));
+        assert_eq!(tell_counts(&mut there, &mut here, at(9)), 0);
+        assert_eq!(tell_counts(&mut there, &mut here, at(10)), 2, "again");
+        here.tick(at(39));
+        assert_eq!(here.wanted(), Flags::GENERIC);
+        here.tick(at(42));
+        assert_eq!(here.wanted(), Flags::NONE, "not believed any more");
+        tell_counts(&mut there, &mut here, at(42));
+        assert_eq!(here.wanted(), Flags::GENERIC);
+        here.take_in([(OTHER, None)]);
+        here.hear(at(42));
+        assert_eq!(here.wanted(), Flags::NONE, "it is gone");
+    }
+
+    #[test]
+    fn events_are_made_for_names_that_may_be_their_channels() {
+        let may = |topic, name: &str| may_be_for_events(topic, name.as_bytes());
+        for name in ["__keyspace@0__:a", "__keyevent@0__:set"] {
+            assert!(may(Topic::Channel, name) && may(Topic::Pattern, name) && !may(Topic::Shard, name));
+        }
+        for pattern in ["*", "__key*__:*", "_?keyevent*", "__key[es]*", "\\__keyspace*"] {
+            assert!(may(Topic::Pattern, pattern) && !may(Topic::Channel, pattern), "{pattern}");
+        }
+        assert!(may(Topic::Pattern, "__keyevent@*__:expired"));
+        for name in ["news", "news*", "__keys", "a__keyspace@0__:a", ""] {
+            assert!(!may(Topic::Channel, name), "{name}");
+        }
+        for pattern in ["news*", "__keyed*", "a*"] {
+            assert!(!may(Topic::Pattern, pattern), "{pattern}");
+        }
     }
 
     #[test]

@@ -13,6 +13,7 @@ pub mod books;
 pub mod cert;
 mod certificates;
 pub mod clock;
+pub mod events;
 pub mod figures;
 pub mod gateway;
 mod grpc;

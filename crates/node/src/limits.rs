@@ -4,6 +4,7 @@
 use crate::http;
 use isochrone_core::deployment::{self, Keyspace, Limit};
 use isochrone_core::{Instant, Span};
+use std::path::{Path, PathBuf};
 
 /// The limits of one node, as plain fields: most come from the deployment's `[limits]`, the rest are fixed.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -98,6 +99,43 @@ pub fn open_files() -> Option<u64> {
         }
     }
     current
+}
+
+/// The most memory that this process may have, bytes: what its control group may, or one above it, or else what the machine has.
+/// Nothing where the system does not tell.
+#[must_use]
+pub fn memory() -> Option<u64> {
+    let told = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let machine = told.lines().find_map(|line| line.strip_prefix("MemTotal:"));
+    let machine = machine.and_then(|all| all.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
+    [machine.and_then(|kib| kib.checked_mul(1024)), group_memory()].into_iter().flatten().min()
+}
+
+/// The most memory that the control group of this process may have, or those above it, bytes; nothing where none is bound.
+#[must_use]
+pub fn group_memory() -> Option<u64> {
+    /// The first kind of groups says a number of this size where there is no bound.
+    const UNBOUND: u64 = 1 << 60;
+    let groups = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let limits = groups.lines().flat_map(group_limits);
+    let limits = limits.filter_map(|path| std::fs::read_to_string(path).ok()?.trim().parse::<u64>().ok());
+    limits.filter(|limit| *limit < UNBOUND).min()
+}
+
+/// Where the limits of memory stand that hold for a control group, of which this is the line in the table of a process: its
+/// own, and those of all above it.
+fn group_limits(line: &str) -> Vec<PathBuf> {
+    let mut parts = line.splitn(3, ':').skip(1);
+    let (Some(kinds), Some(group)) = (parts.next(), parts.next()) else { return Vec::new() };
+    let (root, file) = match kinds {
+        "" => ("/sys/fs/cgroup", "memory.max"),
+        _ if kinds.split(',').any(|kind| kind == "memory") => {
+            ("/sys/fs/cgroup/memory", "memory.limit_in_bytes")
+        }
+        _ => return Vec::new(),
+    };
+    let groups = Path::new(group.trim_start_matches('/')).ancestors();
+    groups.map(|group| Path::new(root).join(group).join(file)).collect()
 }
 
 /// Who tries a command for a time may be in the middle of a try when that is over.
@@ -211,6 +249,25 @@ impl Default for Lines {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_control_group_is_bound_by_those_above_it() {
+        let paths = |line| -> Vec<String> {
+            group_limits(line).iter().map(|path| path.display().to_string()).collect()
+        };
+        assert_eq!(
+            paths("0::/system.slice/isochrone"),
+            [
+                "/sys/fs/cgroup/system.slice/isochrone/memory.max",
+                "/sys/fs/cgroup/system.slice/memory.max",
+                "/sys/fs/cgroup/memory.max"
+            ]
+        );
+        assert_eq!(paths("4:memory:/"), ["/sys/fs/cgroup/memory/memory.limit_in_bytes"]);
+        assert!(paths("1:cpu:/").is_empty() && paths("").is_empty());
+        // What a group may is never more than what there is.
+        assert!(group_memory().is_none_or(|group| memory().is_some_and(|most| most <= group)));
+    }
 
     #[test]
     fn of_many_lines_a_few_are_written_and_how_many_were_left_out() {

@@ -152,12 +152,36 @@ fn refusal(error: &rustls::Error, name: &str, ca: &Path) -> String {
         rustls::Error::InvalidCertificate(NotValidForName | NotValidForNameContext { .. }) => {
             format!("it is not made for {name}")
         }
-        // Authorities of one cluster bear the same name, so that of another one seems to have signed badly.
+        // Authorities that earlier versions made for one cluster bear the same name: that of another one seems to have signed badly.
         rustls::Error::InvalidCertificate(UnknownIssuer | BadSignature) => {
             format!("no authority in {} has signed it", ca.display())
         }
         other if is_old(other) => OLD.to_owned(),
         other => other.to_string(),
+    }
+}
+
+/// Why a connection of TLS fails where it may be a clock that is wrong, in words that stay the same all day: what rustls says has the
+/// seconds in it, and blames the certificate alone.
+pub(crate) fn clock_trouble(error: &std::io::Error) -> Option<String> {
+    use CertificateError::{Expired, ExpiredContext, NotValidYet, NotValidYetContext};
+    let today = || time::OffsetDateTime::now_utc().date();
+    match error.get_ref()?.downcast_ref::<rustls::Error>()? {
+        rustls::Error::InvalidCertificate(Expired | ExpiredContext { .. }) => Some(format!(
+            "its certificate has run out by this machine's clock, which says {}: where that is right, `isochrone cert` makes new ones",
+            today()
+        )),
+        rustls::Error::InvalidCertificate(NotValidYet | NotValidYetContext { .. }) => Some(format!(
+            "its certificate is not good yet by this machine's clock, which says {}: see whether that is right",
+            today()
+        )),
+        // The alert is one and the same for both.
+        rustls::Error::AlertReceived(rustls::AlertDescription::CertificateExpired) => Some(format!(
+            "it says that this node's certificate has run out, or is not good yet, by its clock: see which of both clocks is right \
+             (that of this machine says {}), and where that is its own, `isochrone cert` makes new ones",
+            today()
+        )),
+        _ => None,
     }
 }
 
@@ -330,6 +354,29 @@ fn unread(path: &Path, what: &'static str, cause: pem::Error) -> SecurityError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_clock_that_may_be_wrong_is_named_in_the_same_words_each_time() {
+        let told = |error: rustls::Error| clock_trouble(&std::io::Error::new(ErrorKind::InvalidData, error));
+        let at = |second| UnixTime::since_unix_epoch(Duration::from_secs(second));
+        let invalid = rustls::Error::InvalidCertificate;
+        let (time, not_after, not_before) = (at(9_000), at(8_000), at(10_000));
+        let late = CertificateError::ExpiredContext { time, not_after };
+        let early = CertificateError::NotValidYetContext { time, not_before };
+        for (error, words) in [
+            (invalid(late), "has run out by this machine's clock, which says "),
+            (invalid(early), "is not good yet by this machine's clock, which says "),
+            (
+                rustls::Error::AlertReceived(rustls::AlertDescription::CertificateExpired),
+                "by its clock: see which",
+            ),
+        ] {
+            let text = told(error).unwrap();
+            assert!(text.contains(words) && !text.contains("000"), "{text}");
+        }
+        assert_eq!(told(invalid(CertificateError::UnknownIssuer)), None);
+        assert_eq!(clock_trouble(&ErrorKind::ConnectionRefused.into()), None);
+    }
 
     #[test]
     fn what_cannot_be_read_is_told_in_words_and_without_what_it_holds() {

@@ -66,6 +66,9 @@ pub struct Recommendation {
     pub replicas: Vec<String>,
     /// Its mean over the clients; none where the choice leaves the leader open or its closed form is not known.
     pub mean_ms: Option<f64>,
+    /// Whether that mean is a bound, as that of a [`Forecast`]; none where it is exact.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bound: Option<&'static str>,
     /// Why, in a sentence; of what is configured, what has to be known beside its mean.
     pub reason: String,
 }
@@ -114,7 +117,8 @@ pub fn plan_over(
     let placement = better.map(|(replicas, rows)| {
         let found = self::best(&rows);
         let gain = best.mean(demand) - found.mean(demand);
-        let reason = format!("{gain:.1} ms less than where the replicas stand now");
+        let about = about(best.bound, found.bound);
+        let reason = format!("{about}{gain:.1} ms less than where the replicas stand now");
         choose(matrix, &replicas, found, demand, reason)
     });
     Ok(Plan {
@@ -207,11 +211,12 @@ fn leader_over(deployment: &Deployment, matrix: &Matrix, keyspace: &Keyspace) ->
     let demand = Demand::of(deployment);
     let tuned = curp::Tuned::of(keyspace, replicas.len());
     let consensus = curp_consensus::Tuned::of(keyspace);
+    let sequenced = sdpaxos::Tuned::of(keyspace);
     let total = |node: &&NodeId| {
         let commit = |client: RegionId| {
             let (client, leader) = (Client::of(client, &replicas), region(node));
             match keyspace.protocol.as_str() {
-                "sdpaxos" => sdpaxos::commit(matrix, client, leader, &replicas),
+                "sdpaxos" => sequenced.commit(matrix, client, leader, Group::from(&replicas)),
                 "curp" => tuned.commit(matrix, client, leader, Group::from(&replicas)),
                 "curp-consensus" => consensus.commit(matrix, client, leader, Group::from(&replicas)),
                 // Without a collision the coordinator does not matter.
@@ -291,7 +296,18 @@ fn choose(
         f: row.f,
         replicas: replicas.iter().copied().map(name).collect(),
         mean_ms: Some(row.mean(demand)),
+        bound: row.bound,
         reason,
+    }
+}
+
+/// What a difference of two figures has before it, where the larger or the smaller is a bound.
+pub(crate) fn about(larger: Option<&str>, smaller: Option<&str>) -> &'static str {
+    match (larger, smaller) {
+        (None, None) => "",
+        (Some("at most"), None | Some("at least")) | (None, Some("at least")) => "at most ",
+        (Some("at least"), None | Some("at most")) | (None, Some("at most")) => "at least ",
+        _ => "by these bounds ",
     }
 }
 
@@ -310,15 +326,16 @@ fn configured(
     let reply = reply(keyspace);
     // As it is, and not with what it would have to be given.
     let own = |row: &&Row| row.protocol == keyspace.protocol && row.f.is_none();
-    let mean = |leader: Option<RegionId>| {
+    let planned = |leader: Option<RegionId>| {
         let same = |row: &&Row| {
             row.rank.is_some()
                 && own(row)
                 && row.holds_alone(&reply)
                 && (row.leader.is_none() || row.leader == leader)
         };
-        rows.iter().find(same).map(|row| row.mean(demand))
+        rows.iter().find(same)
     };
+    let planned = planned(chosen.map(region));
     let mut reasons = Vec::new();
     let f = rows.iter().find(own).and_then(|row| row.survives_only);
     if let Some(f) = f {
@@ -338,7 +355,8 @@ fn configured(
         reply: Some(reply.clone()).filter(|reply| reply != EXECUTE),
         f,
         replicas,
-        mean_ms: mean(chosen.map(region)),
+        mean_ms: planned.map(|row| row.mean(demand)),
+        bound: planned.and_then(|row| row.bound),
         reason: reasons.join("; "),
     }
 }
@@ -375,14 +393,15 @@ fn reason(matrix: &Matrix, rows: &[Row], best: &Row, demand: &Demand) -> String 
     let Some(next) = next else { return "the lowest mean".to_owned() };
     let lead = next.mean(demand) - best.mean(demand);
     let mut reason = if lead > 0.0 {
-        format!("the lowest mean; {} comes next, {lead:.1} ms more", label(next))
+        let about = about(next.bound, best.bound);
+        format!("the lowest mean; {} comes next, {about}{lead:.1} ms more", label(next))
     } else {
         format!("the lowest mean, with {} as low", label(next))
     };
     if best.protocol == "sdpaxos" {
         reason += &format!("; {WAITS}");
     }
-    // EPaxos pays for interference: say from which share on something else is faster.
+    // EPaxos pays for interference, and how much is known by a bound: say from which share on something else may be faster.
     let free = |row: &Row| demand.total(&row.commits) as f64;
     let paid = |row: &Row| match row.interfering.is_empty() {
         true => 0.0,
@@ -393,7 +412,7 @@ fn reason(matrix: &Matrix, rows: &[Row], best: &Row, demand: &Demand) -> String 
         if lead <= 0.0 {
             reason += "; with interfering commands epaxos is slower than that";
         } else if share < 100.0 {
-            reason += &format!("; with more than {share:.1}% of interfering commands that is faster");
+            reason += &format!("; with more than {share:.1}% of interfering commands that may be faster");
         }
     }
     reason

@@ -94,7 +94,7 @@ pub(crate) struct Row {
     pub(crate) f: Option<usize>,
     /// How many crashes it survives, where that is fewer than others do: it is not recommended in their place.
     pub(crate) survives_only: Option<usize>,
-    bound: Option<&'static str>,
+    pub(crate) bound: Option<&'static str>,
     pub(crate) guarantee: Guarantee,
     /// By region of the client.
     pub(crate) commits: Vec<Span>,
@@ -131,6 +131,7 @@ impl Row {
         };
         Row {
             rank: self.rank.map(|_| mean(&|row| row.rank.unwrap_or_default())),
+            bound: rows.iter().filter(|(times, _)| *times > 0).find_map(|(_, row)| row.bound),
             commits: spans(|row| &row.commits),
             interfering: spans(|row| &row.interfering),
             ..self.clone()
@@ -230,7 +231,8 @@ pub(crate) fn rows(
         rows.push(row("epaxos", None, None, fast));
     } else {
         // At execution an answer waits until what interferes with its command is executed, and this for what does with it:
-        // the way to its own commit is the least of that. It is ranked as if the slowest commit of any replica began then.
+        // the way to its own commit is the least of that. It is ranked as if the slowest commit of any replica began then, and
+        // as if of two that interfere both took the slow way, which one of them need not: the mean is at most that.
         let (reply, bound, guarantee) = match tuned.executes {
             true => ("execute", Some("at least"), Guarantee::Linearizable),
             false => ("commit", None, Guarantee::LinearizableByKey),
@@ -242,7 +244,8 @@ pub(crate) fn rows(
         };
         let rank = weighed(&fast, &interfering);
         let ranked = if demand.conflict > 0.0 {
-            Row { reply: Some(reply), guarantee, ..row("epaxos", None, None, fast) }
+            let bound = (interfering != fast).then_some("at most");
+            Row { reply: Some(reply), bound, guarantee, ..row("epaxos", None, None, fast) }
         } else {
             row("epaxos", None, Some("no conflict"), fast)
         };
@@ -252,9 +255,15 @@ pub(crate) fn rows(
     }
     // Behind EPaxos: its answers wait for whatever other regions wrote before, unless they are of the commit. They promise as
     // much then, and members cannot change.
+    let tuned = sdpaxos::Tuned::of(keyspace);
+    let relayed = (sdpaxos::helpers(group) > 0).then(|| group.relayed(matrix));
     for leader in &leaders {
-        let commits = each(&|client| sdpaxos::commit(matrix, client, *leader, group));
-        rows.push(Row { reply: Some("commit"), ..row("sdpaxos", Some(*leader), None, commits) });
+        let commits = each(&|client| tuned.commit(matrix, client, *leader, group));
+        let sooner = relayed.as_ref().is_some_and(|relayed| {
+            commits != each(&|client| sdpaxos::soonest(matrix, relayed, client, *leader, group))
+        });
+        let bound = sooner.then_some("at most");
+        rows.push(Row { reply: Some("commit"), bound, ..row("sdpaxos", Some(*leader), None, commits) });
     }
     let tuned = curp_consensus::Tuned::of(keyspace);
     for leader in &leaders {
@@ -322,13 +331,18 @@ pub(crate) fn rows(
         Choice::Leader(region, _) => Some(format!("DM {}", matrix.name(*region))),
     };
     let via: Vec<Option<String>> = choices.iter().map(via).collect();
-    let commits = choices.iter().map(|choice| choice.commit()).collect();
-    rows.push(Row {
-        reply: Some("commit"),
-        guarantee: Guarantee::Sequenced,
-        via: via.clone(),
-        ..row("domino", None, None, commits)
-    });
+    let commit = |client, coordinator| tuned.commit(matrix, client, group, coordinator);
+    for (coordinator, commits) in by_leader(&|client, coordinator| commit(client, coordinator).0) {
+        let at_most = |leader: &RegionId| matrix.regions().any(|region| commit(at(region), *leader).1);
+        let mut led = leaders.iter().filter(|leader| coordinator.is_none_or(|only| only == **leader));
+        rows.push(Row {
+            reply: Some("commit"),
+            bound: led.any(at_most).then_some("at most"),
+            guarantee: Guarantee::Sequenced,
+            via: via.clone(),
+            ..row("domino", coordinator, None, commits)
+        });
+    }
     let tuned = domino::Tuned::of(keyspace, true);
     for (coordinator, results) in
         by_leader(&|client, coordinator| tuned.execute(matrix, client, group, coordinator))

@@ -131,6 +131,21 @@ impl<'a> Group<'a> {
         }
     }
 
+    /// The shortest ways between all seats, by way of live ones where that is shorter.
+    pub(crate) fn relayed(self, matrix: &Matrix) -> Vec<Vec<Span>> {
+        let seats = 0..self.len();
+        let row = |from| seats.clone().map(|to| self.way(matrix, from, to)).collect();
+        let mut ways: Vec<Vec<Span>> = seats.clone().map(row).collect();
+        for via in self.live() {
+            for from in seats.clone() {
+                for to in seats.clone() {
+                    ways[from][to] = ways[from][to].min(ways[from][via] + ways[via][to]);
+                }
+            }
+        }
+        ways
+    }
+
     /// Round trips from a replica to the live ones, its own (nothing) among them, shortest first.
     pub(crate) fn trips(self, matrix: &Matrix, seat: usize) -> Vec<Span> {
         let mut trips: Vec<Span> = self.live().map(|other| self.trip(matrix, seat, other)).collect();

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::advice::about;
 use crate::{Forecast, Plan, Recommendation};
 
 /// How many cells of a terminal a text takes: two a letter of the wide scripts, most of East Asia's, and none a mark that stands on
@@ -86,8 +87,8 @@ impl fmt::Display for Plan {
             let share = self.conflict_percent;
             writeln!(
                 f,
-                "the mean is that with {share} % of commands that interfere; the columns leave it out; so does the mean of rows \
-                 with a case, such as \"conflict\""
+                "the mean is that with {share} % of commands that interfere, of epaxos at most; the columns leave it out; so does \
+                 the mean of rows with a case, such as \"conflict\""
             )?;
         }
         if self.partitions > 1 {
@@ -134,24 +135,33 @@ impl Plan {
     fn advice(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let over = |choice: &Recommendation| choice.mean_ms.unwrap_or_default() - self.floor_mean_ms;
         let best = &self.recommended;
-        writeln!(f, "\nrecommended: {best}, {:.1} ms over the mean floor", over(best))?;
+        let known = about(best.bound, None);
+        writeln!(f, "\nrecommended: {best}, {known}{:.1} ms over the mean floor", over(best))?;
         writeln!(f, "  {}", best.reason)?;
         if let Some(choice) = &self.sequenced {
             let less = best.mean_ms.unwrap_or_default() - choice.mean_ms.unwrap_or_default();
-            writeln!(f, "sequenced:   {choice}, {less:.1} ms faster")?;
+            let about = about(best.bound, choice.bound);
+            writeln!(f, "sequenced:   {choice}, {about}{less:.1} ms faster")?;
             writeln!(f, "  {}", choice.reason)?;
         }
         if let Some(choice) = &self.placement {
             writeln!(f, "placement:   {choice}, replicas in {}", choice.replicas.join(", "))?;
-            writeln!(f, "  mean {:.1} ms, {}", choice.mean_ms.unwrap_or_default(), choice.reason)?;
+            let (known, mean) = (about(choice.bound, None), choice.mean_ms.unwrap_or_default());
+            writeln!(f, "  mean {known}{mean:.1} ms, {}", choice.reason)?;
         }
         match (self.configured.mean_ms, best.mean_ms) {
             // What is as fast by its figure alone is said too, where there is something to say of that.
             (Some(mean), Some(lowest)) if mean > lowest || !self.configured.reason.is_empty() => {
                 // With fewer copies than it is recommended with, it may well be.
-                let (ms, than) =
-                    if mean < lowest { (lowest - mean, "faster") } else { (mean - lowest, "slower") };
-                writeln!(f, "configured:  {}, {ms:.1} ms {than}", self.configured)?;
+                let (own, other) = (self.configured.bound, best.bound);
+                let (ms, than, about) = if mean < lowest {
+                    (lowest - mean, "faster", about(other, own))
+                } else if mean > lowest {
+                    (mean - lowest, "slower", about(own, other))
+                } else {
+                    (0.0, "slower", "")
+                };
+                writeln!(f, "configured:  {}, {about}{ms:.1} ms {than}", self.configured)?;
                 if self.configured.reason.is_empty() {
                     return Ok(());
                 }

@@ -327,8 +327,8 @@ pub fn plan_transactions_over(
     }
 }
 
-/// What a transaction takes that writes one key and reads none, as `SET` does: for each partition, by region of the client.
-/// Each group has its leader first. `None` where the keyspace is of no protocol of transactions.
+/// What a command takes that writes one key and reads none, as `SET` does: for each partition, by region of the client. Where
+/// there are several, its transaction reads the partition's entry of the directory before it commits. Each group has its leader first. `None` where the keyspace is of no protocol of transactions.
 pub(crate) fn writes(
     matrix: &Matrix,
     keyspace: &Keyspace,
@@ -338,7 +338,9 @@ pub(crate) fn writes(
     let (_, form) = FORMS.iter().find(|(name, _)| *name == protocol)?;
     let (partitions, tuned) = (Partitions::new(groups), Tuned::of(protocol, keyspace));
     let written = |partition: usize| -> Vec<Span> {
-        let of = Footprint { reads: &[], participants: &[partition] };
+        let participants = [partition];
+        let reads = if groups.len() > 1 { &participants[..] } else { &[] };
+        let of = Footprint { reads, participants: &participants };
         matrix.regions().map(|client| form(matrix, client, partitions, of, tuned, false)).collect()
     };
     Some((0..groups.len()).map(written).collect())

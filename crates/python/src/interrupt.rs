@@ -1,8 +1,10 @@
 //! Work that Ctrl-C ends.
 
 use crate::data::unroomy;
-use isochrone_learn::{NoRoom, Stop};
+use isochrone_learn::{NoRoom, Stop, can_hold_thread};
+use pyo3::exceptions::PyMemoryError;
 use pyo3::prelude::*;
+use std::io;
 use std::panic::resume_unwind;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
@@ -26,7 +28,7 @@ pub(crate) fn interruptible<R: Send>(
     };
     py.detach(move || {
         std::thread::scope(|scope| {
-            let worker = std::thread::Builder::new().spawn_scoped(scope, work)?;
+            let worker = std::thread::Builder::new().spawn_scoped(scope, work).map_err(threadless)?;
             let mut raised = None;
             let result = loop {
                 match doing.recv_timeout(LOOK) {
@@ -58,12 +60,18 @@ pub(crate) fn abandonable<R: Send + 'static>(
     py: Python<'_>,
     work: impl FnOnce() -> R + Send + 'static,
 ) -> PyResult<R> {
+    if !can_hold_thread() {
+        return Err(PyMemoryError::new_err(
+            "there is no memory for a thread to read with: its stack and its first steps want 8 MiB",
+        ));
+    }
     py.detach(move || {
         let (done, doing) = channel();
         let worker = std::thread::Builder::new().spawn(move || {
             // Whoever waits may have been interrupted.
             let _ = done.send(work());
-        })?;
+        });
+        let worker = worker.map_err(threadless)?;
         loop {
             match doing.recv_timeout(LOOK) {
                 Ok(result) => return Ok(result),
@@ -75,4 +83,11 @@ pub(crate) fn abandonable<R: Send + 'static>(
             }
         }
     })
+}
+
+/// The system's refusal of a thread, with what it is about.
+fn threadless(cause: io::Error) -> PyErr {
+    let told =
+        format!("the system gives no thread to work with (see ulimit -u and the container's limit): {cause}");
+    io::Error::new(cause.kind(), told).into()
 }

@@ -3,9 +3,9 @@
 use crate::data::{of_system, refused};
 use crate::interrupt::{abandonable, interruptible};
 use crate::plan::{PyPlan, at_least_one};
-use isochrone_learn::generate::{Generator, Recipe};
+use isochrone_learn::generate::{Generator, Recipe, RecipeError};
 use isochrone_learn::read::{Base, Format, Options, ReadError, Reader};
-use isochrone_learn::{Dataset, Stop, Values, can_hold};
+use isochrone_learn::{Dataset, Stop, Values};
 use numpy::{IntoPyArray, PyArray1};
 use pyo3::exceptions::{PyMemoryError, PyRuntimeError};
 use pyo3::prelude::*;
@@ -37,6 +37,7 @@ fn handed<'py>(py: Python<'py>, data: Dataset<'static>) -> Handed<'py> {
 fn raised(error: ReadError) -> PyErr {
     let told = error.to_string();
     match error {
+        error if error.is_memory() => PyMemoryError::new_err(told),
         ReadError::Wide { .. } => PyMemoryError::new_err(told),
         ReadError::Open { path, cause } => of_system(&path, &cause, told),
         ReadError::Io { cause, .. } => io::Error::new(cause.kind(), told).into(),
@@ -126,6 +127,14 @@ impl PyReader {
     }
 }
 
+/// What Python users get of samples that are not made.
+fn unmade(error: RecipeError) -> PyErr {
+    match error {
+        RecipeError::NoRoom { .. } => PyMemoryError::new_err(error.to_string()),
+        error => refused(error),
+    }
+}
+
 /// Synthetic samples with the conflicts of published data: the samples, and the exponent of Zipf's law that they follow.
 #[pyfunction]
 pub(crate) fn generate<'py>(
@@ -138,19 +147,12 @@ pub(crate) fn generate<'py>(
 ) -> PyResult<(Handed<'py>, f64)> {
     let recipe = name.parse::<Recipe>().map_err(refused)?.scaled(scale);
     let recipe = Recipe { samples: samples.unwrap_or(recipe.samples), seed, ..recipe };
-    // The tables, and each entry twice while blocks are put together.
-    let entries = f64::from(recipe.samples) * recipe.size_mean();
-    let bytes = 16 * u64::from(recipe.features) + (16.0 * entries) as u64;
-    if !can_hold(bytes) {
-        let wanted = bytes as f64 / f64::from(1 << 30);
-        return Err(PyMemoryError::new_err(format!(
-            "so many samples and features want {wanted:.1} GiB of memory, which is not there: give a larger scale, or fewer samples"
-        )));
-    }
+    let threads = at_least_one(threads);
+    recipe.check_room(threads).map_err(unmade)?;
     let stop = Stop::default();
     let (data, exponent) = interruptible(py, &stop, || {
-        let generator = Generator::new(recipe).map_err(refused)?;
-        Ok((generator.until(at_least_one(threads), &stop), generator.exponent()))
+        let generator = Generator::new(recipe).map_err(unmade)?;
+        Ok((generator.until(threads, &stop), generator.exponent()))
     })?;
     Ok((handed(py, data), exponent))
 }

@@ -140,6 +140,12 @@ impl Watch {
         }
     }
 
+    /// This member led, or was being promised, and another came before what it had taken over was decided: it was busy with that for
+    /// longer than is borne, and would depose the next one over the same work as soon.
+    pub(crate) fn deposed(&mut self, now: Instant) {
+        self.losses.lost(self.rule, now);
+    }
+
     /// A candidate was promised this ballot.
     pub(crate) fn promised(&mut self, ballot: Ballot, now: Instant) {
         if now.since(self.heard) >= self.silence() {
@@ -175,18 +181,24 @@ impl Watch {
 pub(crate) struct Gathering {
     wait: Span,
     until: Instant,
+    prolonged: bool,
 }
 
 impl Gathering {
     /// Begins to wait, where the first attempt takes `wait`.
     pub(crate) fn begin(wait: Span, failures: u32, now: Instant) -> Gathering {
         let wait = campaign(wait, failures);
-        Gathering { wait, until: now + wait }
+        Gathering { wait, until: now + wait, prolonged: false }
     }
 
     /// Somebody's promise is on its way.
     pub(crate) fn goes_on(&mut self, now: Instant) {
-        self.until = now + self.wait;
+        (self.until, self.prolonged) = (now + self.wait, true);
+    }
+
+    /// Whether promises have been on their way for long.
+    pub(crate) fn is_prolonged(&self) -> bool {
+        self.prolonged
     }
 
     /// Whether it has been waited for long enough.
@@ -252,6 +264,11 @@ mod tests {
             candidate.give_up(ballot(times));
             candidate.lives(ballot(times), now);
             assert_eq!(candidate.silence(), rule * u64::from(times));
+        }
+        let mut busy = Watch::new(rule);
+        for times in [1, 2, 4] {
+            busy.deposed(now);
+            assert_eq!(busy.silence(), rule * times, "this one was busy itself");
         }
         candidate.promised(ballot(3), now);
         candidate.give_up(ballot(4));

@@ -120,7 +120,8 @@ pub enum Refusal {
     /// The change was given up: the replica it needs did not catch up or answer in time.
     #[error("the replica that the change needs did not catch up in time")]
     TimedOut,
-    /// The keys are on their way from one partition to another, for longer than a client waits. It was not executed.
+    /// The keys are on their way from one partition to another, for longer than a client waits; or some of them were not served,
+    /// and a command behind it may have been executed. It was not.
     #[error("TRYAGAIN the keys are being moved to another partition; ask again")]
     Moving,
     /// The keyspace is not in partitions, or its state machine cannot move keys.

@@ -71,6 +71,9 @@ pub struct Config {
     pub delays: Vec<Vec<Span>>,
     /// What is added to each delay.
     pub jitter: Jitter,
+    /// How many of a million messages are lost all the time, each for itself: the connection lasts, and keeps its order. No fault, so
+    /// it does not end with those.
+    pub loss: u64,
     /// Decides delays in the place of the matrix: traces, schedules.
     pub delay_hook: Option<DelayHook>,
     /// Bytes a second that leave each node; `None` for no bound.
@@ -118,6 +121,7 @@ impl Config {
             roles: &[],
             delays,
             jitter: Jitter::None,
+            loss: 0,
             delay_hook: None,
             bandwidth: None,
             bandwidth_shared: false,

@@ -134,6 +134,8 @@ pub(crate) struct Network {
     nodes: usize,
     links: Vec<Link>,
     jitter: Jitter,
+    /// How many of a million messages are lost whether there are faults or not.
+    pub(crate) steady_loss: u64,
     pub(crate) hook: Option<DelayHook>,
     /// Bytes a second that leave each node, 0 for no bound, and when its line is free again.
     rates: Vec<u64>,
@@ -168,6 +170,7 @@ impl Network {
             nodes,
             links,
             jitter,
+            steady_loss: 0,
             hook: None,
             rates: vec![healthy_rate; nodes],
             healthy_rate,
@@ -229,6 +232,10 @@ impl Network {
             return Route::default();
         }
         if at < link.down_until {
+            faults.add(FaultKind::Loss);
+            return Route::default();
+        }
+        if self.steady_loss > 0 && self.random.below(1_000_000) < self.steady_loss {
             faults.add(FaultKind::Loss);
             return Route::default();
         }
@@ -409,6 +416,23 @@ mod tests {
         let broken = send(&mut network, 7, 3_000_000, 1, Urgency::Ordinary);
         assert_eq!(broken, None, "broken until it reconnects");
         assert!(send(&mut network, 7, 500_000_000, 1, Urgency::Ordinary).is_some());
+    }
+
+    #[test]
+    fn a_steady_loss_leaves_the_connection_and_its_order_and_does_not_heal() {
+        let mut network = network(Jitter::Uniform(Span::from_millis(9)), None);
+        network.steady_loss = 300_000;
+        let (mut last, mut arrived) = (0, 0);
+        for at in 0..1_000 {
+            if at == 500 {
+                network.heal();
+            }
+            if let Some(arrival) = send(&mut network, 7, at * 1_000, 1, Urgency::Ordinary) {
+                assert!(arrival >= last);
+                (last, arrived) = (arrival, arrived + 1);
+            }
+        }
+        assert!((600..800).contains(&arrived), "{arrived}");
     }
 
     #[test]

@@ -94,7 +94,7 @@ impl<F: Protocol> Simulation<F> {
             config.bandwidth_shared,
             random.fork(),
         );
-        network.hook = config.delay_hook;
+        (network.steady_loss, network.hook) = (config.loss, config.delay_hook);
         let mut cpus = Vec::new();
         let mut nodes = Vec::new();
         for (index, node) in config.nodes.into_iter().enumerate() {

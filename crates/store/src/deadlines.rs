@@ -25,6 +25,11 @@ impl Deadlines {
         self.0.index(self.0.seek(|(held, _)| *held <= stamp))
     }
 
+    /// Those at or before a stamp, in order.
+    pub fn due(&self, stamp: Stamp) -> impl Iterator<Item = &(Stamp, Key)> {
+        self.0.range(0..self.through(stamp))
+    }
+
     /// Those from a deadline on, in order.
     pub fn from(&self, deadline: Stamp) -> impl Iterator<Item = &(Stamp, Key)> {
         let place = self.0.seek(|(held, _)| *held < deadline);

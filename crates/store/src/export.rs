@@ -4,7 +4,7 @@
 //! deadline and version and as much of its value as fits; a collection that spans chunks comes in several
 //! pieces, in order. Versions travel, so that a replica that was sent the state goes on with equal digests. Where
 //! keys were moved from or to another partition, one chunk before the others says which, and chunks behind them hold
-//! what is on its way.
+//! what is on its way. What is kept in mind of absent keys has chunks of its own.
 
 use crate::Store;
 use crate::ranges::{Head, Ranges, Section};
@@ -46,6 +46,8 @@ const FORMAT: u8 = 1;
 const FORMAT_HEAD: u8 = 2;
 /// Of chunks of what is on its way.
 const FORMAT_SECTION: u8 = 3;
+/// Of chunks of absences.
+const FORMAT_ABSENCES: u8 = 4;
 
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Piece {
@@ -104,6 +106,7 @@ impl View {
     pub(crate) fn new(store: &Store) -> View {
         let head = store.ranges.as_deref().map(Ranges::head);
         let mut sections = vec![(Section::Served, store.keys.clone())];
+        sections.extend(store.absences.iter().map(|absences| (Section::Absences, absences.keys.clone())));
         sections.extend(store.ranges.iter().flat_map(|ranges| ranges.sections()));
         let start = Start { section: 0, key: 0, element: 0 };
         View { head, sections, starts: RefCell::new(vec![start]) }
@@ -286,6 +289,7 @@ impl Export for View {
                 let mut chunk = Vec::new();
                 match of {
                     Section::Served => chunk.push(FORMAT),
+                    Section::Absences => chunk.push(FORMAT_ABSENCES),
                     of => {
                         chunk.push(FORMAT_SECTION);
                         wire::encode_into(of, &mut chunk);
@@ -318,6 +322,11 @@ pub(crate) fn absorb(store: &mut Store, chunk: &[u8]) -> Result<(), Malformed> {
                 return Err(malformed(format!("nothing is said of {of:?}")));
             };
             return pieces.into_iter().try_for_each(|piece| join(part, piece));
+        }
+        [FORMAT_ABSENCES, pieces @ ..] => {
+            let pieces: Vec<Piece> = wire::decode(pieces).map_err(unreadable)?;
+            let absences = Arc::make_mut(store.absences.get_or_insert_default());
+            return pieces.into_iter().try_for_each(|piece| join(absences, piece));
         }
         [format, ..] => return Err(malformed(format!("format {format}, this version knows {FORMAT}"))),
         [] => return Err(malformed("it is empty".to_owned())),

@@ -57,10 +57,11 @@ impl Store {
         self.keys.get(key).map_or(0, |entry| entry.version)
     }
 
-    /// Whether the watched keys are as a transaction takes them to be.
-    pub(crate) fn are_unchanged(&self, watched: &[(Blob, u64)]) -> bool {
+    /// Whether the watched keys are as a transaction of this stamp takes them to be.
+    pub(crate) fn are_unchanged(&self, watched: &[(Blob, u64)], stamp: Stamp) -> bool {
         watched.iter().all(|(key, version)| match (*version, self.version(key)) {
             (PRESENT, found) => found != 0,
+            (number @ 1.., 0) => self.is_absent_since(key, number, stamp),
             (version, found) => version == found,
         })
     }
@@ -237,6 +238,7 @@ impl Turn<'_> {
     }
 
     pub(crate) fn sweep(&mut self, keys: &[Blob]) -> Response {
+        keys.iter().for_each(|key| self.forget_absence(key));
         Response::count(keys.iter().filter(|key| self.expire(key)).count())
     }
 

@@ -22,6 +22,7 @@
 
 #![forbid(unsafe_code)]
 
+mod absences;
 mod bits;
 mod bytes;
 mod chords;
@@ -66,7 +67,7 @@ pub use undo::Before;
 use deadlines::Deadlines;
 use isochrone_core::command::{Operation, REPLY_MAX, Refusal, Response, Touch};
 use isochrone_core::machine::Keys;
-use isochrone_core::migration::{Ring, Step, Stretch, Told};
+use isochrone_core::migration::{Ring, Step, Stretch, Told, Versions};
 use isochrone_core::{Blob, Command, Malformed, Stamp, StateMachine};
 use ranges::{Index, Ranges};
 use std::fmt;
@@ -90,6 +91,8 @@ pub struct Store {
     index: Option<Index>,
     /// How many keys were deleted because their time was over.
     expired: u64,
+    /// What is kept in mind of keys that are absent, as entries; nothing where that is nothing.
+    absences: Option<Arc<Store>>,
 }
 
 /// With fewer keys than this everything is near in any case.
@@ -233,10 +236,12 @@ impl Store {
             Sort { key, sort } => self.sort(key, sort),
             GeoSearch { key, search, detailed } => self.geosearch(key, search, *detailed),
             PfCount { keys } => self.pfcount(keys),
+            // Where a key is over, the answer is that of [`Turn`].
+            Expired { keys } => Ok(Response::Array(vec![Response::Integer(0); keys.len()])),
             Move { step } => Ok(Response::Move(Box::new(self.look(step)?))),
 
             Transaction { watched, operations } if operation.is_read() => {
-                if !self.are_unchanged(watched) {
+                if !self.are_unchanged(watched, stamp) {
                     return Some(Ok(Response::NilArray));
                 }
                 let mut left = REPLY_MAX;
@@ -280,12 +285,12 @@ impl StateMachine for Store {
     }
 
     fn overdue(&self, stamp: Stamp, most: usize) -> Vec<Blob> {
-        let due = self.deadlines.from(Stamp::ZERO).take_while(|(deadline, _)| *deadline <= stamp);
-        due.take(most).map(|(_, key)| key.blob()).collect()
+        let absences = self.absences.iter().flat_map(|absences| absences.deadlines.due(stamp));
+        self.deadlines.due(stamp).chain(absences).take(most).map(|(_, key)| key.blob()).collect()
     }
 
     fn apply(&mut self, command: &Command) -> Response {
-        Turn::new(self, command.stamp).run(&command.operation)
+        Turn::new(self, command.stamp).run(command)
     }
 
     fn before(&self, command: &Command) -> Before {
@@ -329,7 +334,7 @@ impl StateMachine for Store {
     }
 
     fn read(&self, command: &Command) -> Option<Response> {
-        if let Some(elsewhere) = self.elsewhere(&command.operation) {
+        if let Some(elsewhere) = self.elsewhere(command) {
             return Some(elsewhere);
         }
         if self.touches_expired(&command.operation, command.stamp) {
@@ -368,6 +373,10 @@ impl StateMachine for Store {
         Some(Command::new(stamp, Operation::Move { step: Arc::new(step) }))
     }
 
+    fn knowing(command: Command, versions: Versions) -> Command {
+        Command { known: Some(versions), ..command }
+    }
+
     fn told(reply: &Response) -> Option<&Told> {
         match reply {
             Response::Move(told) => Some(told),
@@ -397,11 +406,14 @@ impl Hash for Store {
         if let Some(ranges) = &self.ranges {
             ranges.hash(state);
         }
+        if let Some(absences) = &self.absences {
+            absences.hash(state);
+        }
     }
 }
 
 impl PartialEq for Store {
     fn eq(&self, other: &Store) -> bool {
-        self.keys == other.keys && self.ranges == other.ranges
+        self.keys == other.keys && self.ranges == other.ranges && self.absences == other.absences
     }
 }

@@ -15,8 +15,8 @@ use crate::turn::Turn;
 use crate::value::{Entry, Value};
 use isochrone_core::command::{Operation, Response, Touch};
 use isochrone_core::machine::CHUNK_MAX;
-use isochrone_core::migration::{Cursor, Move, Piece, Ring, Step, Stretch, Told};
-use isochrone_core::{IntervalMap, PartitionId, Stamp, StateMachine};
+use isochrone_core::migration::{Cursor, Move, Piece, Ring, Step, Stretch, Told, Versions};
+use isochrone_core::{Command, IntervalMap, PartitionId, Stamp, StateMachine};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -80,6 +80,8 @@ pub(crate) enum Section {
     Leaving,
     /// What is on its way from there.
     Arriving(PartitionId),
+    /// What is kept in mind of keys that are absent.
+    Absences,
 }
 
 /// At most so many keys move together: none of them is served meanwhile.
@@ -115,7 +117,7 @@ impl Ranges {
     /// The same, to be filled.
     pub fn section_mut(&mut self, section: Section) -> Option<&mut Store> {
         match section {
-            Section::Served => None,
+            Section::Served | Section::Absences => None,
             Section::Leaving => Some(&mut self.leaving.as_mut()?.data),
             Section::Arriving(from) => self.arrived.get_mut(&from)?.staged.as_mut(),
         }
@@ -181,8 +183,8 @@ impl Ranges {
                 let place = run.start as u64;
                 // What never was here is not asked for by any who was told where it is.
                 let never = || (Stretch::of(&run), self.ring.owner(place), 0, false);
-                let (known, to, version, there) = match self.elsewhere(place) {
-                    Some(Told::Elsewhere { stretch, to, version, there }) => (stretch, to, version, there),
+                let (known, to, version, there) = match self.version(place) {
+                    Err(Told::Elsewhere { stretch, to, version, there }) => (stretch, to, version, there),
                     _ => never(),
                 };
                 if let Some(stretch) = known.common(Stretch::of(&run)) {
@@ -195,9 +197,13 @@ impl Ranges {
         missing
     }
 
-    /// Why keys at this place are not served here: nothing where they are.
-    fn elsewhere(&self, place: u64) -> Option<Told> {
-        let (run, Place::Gone { to, version }) = self.places.run(u128::from(place))? else { return None };
+    /// In which version this place is served here, or why it is not.
+    fn version(&self, place: u64) -> Result<u64, Told> {
+        let (run, to, version) = match self.places.run(u128::from(place)) {
+            None => return Ok(0),
+            Some((_, Place::Here { version })) => return Ok(*version),
+            Some((run, Place::Gone { to, version })) => (run, to, version),
+        };
         let (mut stretch, mut there) = (Stretch::of(&run), true);
         if let Some(Leaving { of: Move { stretch: leaving, .. }, .. }) = &self.leaving {
             if leaving.contains(place) {
@@ -209,7 +215,31 @@ impl Ranges {
                 stretch.first = stretch.first.max(leaving.last + 1);
             }
         }
-        Some(Told::Elsewhere { stretch, to: *to, version: *version, there })
+        Err(Told::Elsewhere { stretch, to: *to, version: *version, there })
+    }
+
+    /// Whether an operation may be executed here for one who knows the places of its keys in these versions; else why not.
+    fn serve(&self, operation: &Operation, known: Option<Versions>) -> Result<(), Told> {
+        let mut found = Ok(Versions::FIRST);
+        operation.visit(&mut |touch| {
+            if let (&Ok(versions), Touch::Key(key, _)) = (&found, touch) {
+                found = self.version(self.ring.place(key)).map(|version| versions.and(version));
+            }
+        });
+        let versions = found?;
+        if known.is_none_or(|known| known >= versions) {
+            return Ok(());
+        }
+        let mut runs = BTreeMap::new();
+        operation.visit(&mut |touch| {
+            if let Touch::Key(key, _) = touch
+                && let Some((run, Place::Here { version })) =
+                    self.places.run(u128::from(self.ring.place(key)))
+            {
+                runs.insert(Stretch::of(&run), *version);
+            }
+        });
+        Err(Told::Served(runs.into_iter().collect()))
     }
 }
 
@@ -273,16 +303,10 @@ impl Index {
 }
 
 impl Store {
-    /// The refusal of an operation that touches keys which are not served here.
-    pub(crate) fn elsewhere(&self, operation: &Operation) -> Option<Response> {
-        let ranges = self.ranges.as_deref()?;
-        let mut told = None;
-        operation.visit(&mut |touch| {
-            if let (None, Touch::Key(key, _)) = (&told, touch) {
-                told = ranges.elsewhere(ranges.ring.place(key));
-            }
-        });
-        told.map(|told| Response::Move(Box::new(told)))
+    /// The refusal of a command that touches keys which are not served here, or are in a later version than it says.
+    pub(crate) fn elsewhere(&self, command: &Command) -> Option<Response> {
+        let told = self.ranges.as_deref()?.serve(&command.operation, command.known).err()?;
+        Some(Response::Move(Box::new(told)))
     }
 
     /// What moves have done; where there were none, nothing.
@@ -383,6 +407,8 @@ impl Turn<'_> {
             }
         }
         let store = self.store_mut();
+        // Elsewhere their keys may come and go before they are here again.
+        store.absences = None;
         if stretch.last == wished.last {
             store.index = None;
         }

@@ -1,5 +1,6 @@
 //! What commands do, group by group, beside a dumb twin and through transfers.
 
+mod absences;
 mod chords;
 mod collections;
 mod expiry;

@@ -1,6 +1,7 @@
 //! One command that changes the state: what the files of the types share.
 
 use crate::Store;
+use crate::absences;
 use crate::deadlines::Deadlines;
 use crate::hash;
 use crate::key::Name;
@@ -8,7 +9,9 @@ use crate::ranges::Index;
 use crate::trie::Slot;
 use crate::value::{Collection, Entry, Value};
 use isochrone_core::command::{Operation, REPLY_MAX, Refusal, Response, Touch};
-use isochrone_core::{Blob, Stamp, wire};
+use isochrone_core::{Blob, Command, Stamp, wire};
+use std::collections::BTreeSet;
+use std::sync::Arc;
 
 /// The execution of one command. Every change of a key goes through [`Books`], so that versions, digest and
 /// deadlines follow.
@@ -17,6 +20,8 @@ pub(crate) struct Turn<'a> {
     pub stamp: Stamp,
     /// Bytes that are left of what an answer may have.
     left: usize,
+    /// The keys that it has deleted because their time was over, before anything else.
+    purged: Vec<Blob>,
 }
 
 /// What one operation adds to the version of a key that it changes, made when first needed: a hash of the
@@ -35,6 +40,11 @@ impl<'a> Mark<'a> {
     /// A mark that depends on something beside the operation: another key's value that went into this one.
     pub fn salted(&mut self, salt: u64) -> Mark<'a> {
         Mark { operation: self.operation, stamp: self.stamp, made: Some(hash::mix(self.get(), salt)) }
+    }
+
+    /// What stands for the absence of a key: odd, and then even, above 0 and below 2^63.
+    pub fn absence(&mut self) -> u64 {
+        self.next(0) | 2
     }
 
     fn get(&mut self) -> u64 {
@@ -116,7 +126,7 @@ fn told(operation: &Operation) -> usize {
 
 impl<'a> Turn<'a> {
     pub fn new(store: &'a mut Store, stamp: Stamp) -> Turn<'a> {
-        Turn { store, stamp, left: REPLY_MAX }
+        Turn { store, stamp, left: REPLY_MAX, purged: Vec::new() }
     }
 
     /// What is left of the answer.
@@ -124,9 +134,10 @@ impl<'a> Turn<'a> {
         self.left
     }
 
-    /// Deletes what the stamp expires among the keys that the operation names, then executes it.
-    pub fn run(&mut self, operation: &Operation) -> Response {
-        if let Some(elsewhere) = self.store.elsewhere(operation) {
+    /// Deletes what the stamp expires among the keys that the command names, then executes it.
+    pub fn run(&mut self, command: &Command) -> Response {
+        let operation = &command.operation;
+        if let Some(elsewhere) = self.store.elsewhere(command) {
             return elsewhere;
         }
         // A sweep counts what it deletes.
@@ -149,9 +160,9 @@ impl<'a> Turn<'a> {
 
     fn execute(&mut self, operation: &Operation) -> Response {
         if let Operation::Transaction { watched, operations } = operation
-            && !operation.is_read()
+            && (!operation.is_read() || !self.purged.is_empty())
         {
-            if !self.store.are_unchanged(watched) {
+            if !self.store.are_unchanged(watched, self.stamp) {
                 return Response::NilArray;
             }
             let answers = operations.iter().map(|operation| match operation {
@@ -170,6 +181,10 @@ impl<'a> Turn<'a> {
                 }
             });
             return Response::Array(answers.collect());
+        }
+        if let Operation::Expired { keys } = operation {
+            let purged: BTreeSet<&Blob> = self.purged.iter().collect();
+            return Response::Array(keys.iter().map(|key| Response::yes(purged.contains(key))).collect());
         }
         if let Some(answer) = self.store.answer(operation, self.stamp) {
             return answer;
@@ -258,6 +273,7 @@ impl<'a> Turn<'a> {
             PfMerge { target, keys } => self.pfmerge(mark, target, keys),
 
             Move { step } => Ok(Response::Move(Box::new(self.step(step)))),
+            Watch { key, .. } => Ok(self.watch(mark, key)),
 
             // Whatever only reads has been answered, and transactions are taken apart above.
             _ => unreachable!("{} changes nothing", operation.name()),
@@ -266,8 +282,10 @@ impl<'a> Turn<'a> {
 
     fn purge(&mut self, operation: &Operation) {
         operation.visit(&mut |touch| {
-            if let Touch::Key(key, _) = touch {
-                self.expire(key);
+            if let Touch::Key(key, _) = touch
+                && self.expire(key)
+            {
+                self.purged.push(key.clone());
             }
         });
     }
@@ -357,8 +375,9 @@ impl<'a> Turn<'a> {
 impl Store {
     /// Looks a key up for a change, in one descent.
     fn slot<R>(&mut self, key: &Blob, edit: impl FnOnce(&mut Slot<'_, Entry>, &mut Books<'_>) -> R) -> R {
-        let Store { keys, deadlines, digest, index, .. } = self;
-        keys.with(key, |slot| edit(slot, &mut Books { key, deadlines, digest, index: index.as_mut() }))
+        let Store { keys, deadlines, digest, index, absences, .. } = self;
+        let index = index.as_mut();
+        keys.with(key, |slot| edit(slot, &mut Books { key, deadlines, digest, index, absences }))
     }
 
     /// Makes a key what it is or was elsewhere: this entry with its version, or nothing.
@@ -372,12 +391,13 @@ impl Store {
     }
 }
 
-/// What must follow a change of a key: its version, the digest, the deadlines, the index of a move.
+/// What must follow a change of a key: its version, the digest, the deadlines, the index of a move, and that it is no longer absent.
 pub(crate) struct Books<'a> {
     key: &'a Blob,
     deadlines: &'a mut Deadlines,
     digest: &'a mut u64,
     index: Option<&'a mut Index>,
+    absences: &'a mut Option<Arc<Store>>,
 }
 
 impl Books<'_> {
@@ -423,6 +443,7 @@ impl Books<'_> {
         if let Some(index) = &mut self.index {
             index.insert(self.key);
         }
+        absences::set(self.absences, self.key, None);
         slot.insert(self.key.to_key(), entry);
     }
 

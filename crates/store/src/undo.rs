@@ -5,6 +5,7 @@
 //! changes none.
 
 use crate::Store;
+use crate::absences;
 use crate::bytes::{Bytes, PIECE};
 use crate::lists::FEW;
 use crate::sorted::positions;
@@ -33,7 +34,8 @@ enum Kept {
     All(Store),
 }
 
-type Held = (Blob, Option<Entry>);
+/// A key and its entry, or what was kept in mind of its absence: then the last says so.
+type Held = (Blob, Option<Entry>, bool);
 
 /// What an edit of something that is shared copy on write copies of it, about: a piece or a leaf, and the way there.
 const PATH: usize = 4 * PIECE;
@@ -200,10 +202,10 @@ impl Before {
 
     fn keep_key(&mut self, store: &Store, key: &Blob, weigh: impl FnOnce(&Entry) -> usize) {
         let Kept::Keys(first, others) = &mut self.kept else { return };
-        let entry = store.keys.get(key).cloned();
-        let weight = entry.as_ref().map_or(0, weigh);
-        self.weight = self.weight.saturating_add(weight);
-        let held = (key.clone(), entry);
+        let entry = store.keys.get(key);
+        let absence = if entry.is_none() { store.absence(key) } else { None };
+        self.weight = self.weight.saturating_add(entry.map_or(0, weigh));
+        let held = (key.clone(), entry.or(absence).cloned(), absence.is_some());
         if first.is_none() {
             *first = Some(held);
         } else {
@@ -221,21 +223,25 @@ impl Before {
             Kept::All(before) => *store = before,
             // A key that is named twice was the same both times.
             Kept::Keys(first, others) => {
-                first.into_iter().chain(others).for_each(|(key, entry)| store.put_back(&key, entry));
+                let held = first.into_iter().chain(others);
+                held.for_each(|(key, entry, absent)| store.put_back(&key, entry, absent));
             }
         }
     }
 }
 
 impl Store {
-    /// Makes a key what it was.
-    fn put_back(&mut self, key: &Blob, entry: Option<Entry>) {
+    /// Makes a key what it was: this entry, or absent with what was kept in mind of that.
+    fn put_back(&mut self, key: &Blob, entry: Option<Entry>, absent: bool) {
+        let (entry, absence) = if absent { (None, entry) } else { (entry, None) };
         let state = |entry: &Entry| (entry.version, entry.deadline);
-        if self.keys.get(key).map(state) == entry.as_ref().map(state) {
-            // Equal versions mean equal contents.
-            return;
+        // Equal versions mean equal contents.
+        if self.keys.get(key).map(state) != entry.as_ref().map(state) {
+            self.replace(key, entry);
         }
-        self.replace(key, entry);
+        if self.absence(key).map(state) != absence.as_ref().map(state) {
+            absences::set(&mut self.absences, key, absence);
+        }
     }
 }
 
@@ -251,8 +257,8 @@ impl fmt::Debug for Before {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.kept {
             Kept::Keys(first, others) => {
-                let keys =
-                    first.iter().chain(others).map(|(key, entry)| (key, entry.as_ref().map(|e| e.version)));
+                let version = |entry: &Option<Entry>| entry.as_ref().map(|entry| entry.version);
+                let keys = first.iter().chain(others).map(|(key, entry, _)| (key, version(entry)));
                 f.debug_map().entries(keys).finish()
             }
             Kept::All(store) => fmt::Debug::fmt(store, f),

@@ -68,6 +68,8 @@ pub struct Terms<W = Workload> {
     pub script: Vec<Planned>,
     /// What is added to each delay.
     pub jitter: Jitter,
+    /// How many of a million messages are lost all the time.
+    pub loss: u64,
     /// Each seed draws for itself up to how much is added to each delay, at most this; and pauses so long between requests
     /// that these may last as long as the faults.
     pub varied: Option<Span>,
@@ -131,6 +133,7 @@ impl<W> Terms<W> {
             faults: FaultSet::NONE,
             script: Vec::new(),
             jitter: Jitter::None,
+            loss: 0,
             varied: None,
             sync: Span::ZERO,
             cost: Cost::default(),
@@ -336,7 +339,7 @@ pub(crate) fn config<W>(deployment: &Deployment, terms: &Terms<W>, seed: u64) ->
             }
         }
     };
-    config.bandwidth = terms.bandwidth;
+    (config.loss, config.bandwidth) = (terms.loss, terms.bandwidth);
     config.sync = terms.sync;
     config.cost = terms.cost;
     config.sessions = terms.sessions;

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sklearn.utils import check_array
 
 from isochrone import _native
-from isochrone.learn._data import Rows, rows_of
+from isochrone.learn._data import Rows, rows_of, whole
 
 
 def plan(X: Any, *, n_jobs: int | None = None) -> Plan:
@@ -147,9 +147,13 @@ class Plan:
         -------
         speedup : float
             Between 1 and `n_jobs`.
+
+        Raises
+        ------
+        ValueError
+            If `n_jobs` is no whole number from 1 on.
         """
-        if n_jobs < 1:
-            raise ValueError(f"n_jobs is {n_jobs}: give the number of threads, 1 or more")
+        whole("n_jobs", n_jobs, 1)
         steps = int(np.sum(-(-self.levels().astype(np.int64) // n_jobs)))
         return self.n_samples / max(steps, 1)
 

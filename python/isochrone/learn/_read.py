@@ -42,7 +42,9 @@ _FILE = """path : path-like
         Features there are; None for as many as occur. Give it where several files are to have the same. Under `format="vw"`
         there are `2**bits`.
     zero_based : bool or "auto", default="auto"
-        Whether the first feature is 0 or 1 in the file; "auto" for 0 if a 0 occurs early.
+        Whether the first feature is 0 in the file (as scikit-learn's `dump_svmlight_file` writes by default) or 1; "auto" for 0 if
+        a 0 occurs among the first samples (4096, or those of the first batch), else 1. Say which where a file may go without that
+        feature, or each of several files is guessed for itself.
     dtype : {numpy.float32, numpy.float64}, default=numpy.float32
         Of the values.
     skip_errors : int, default=0
@@ -134,7 +136,7 @@ def load_svmlight(
     ValueError
         If a line is wrong: with file, line, column, and what was expected.
     MemoryError
-        If the largest index asks for more memory than there is to plan with.
+        If there is no memory for the samples, or to plan with up to the largest index.
     """
     reader = _reader(path, format, n_features, zero_based, dtype, skip_errors, bits)
     parts, planned = reader.all_planned() if return_plan else (reader.all(), None)
@@ -198,6 +200,13 @@ def iter_svmlight(
         Their labels. float64.
     sample_weight : ndarray of shape (batch_size,)
         Only with `return_sample_weight=True`. float64.
+
+    Raises
+    ------
+    OSError, ValueError
+        As :func:`load_svmlight`.
+    MemoryError
+        If there is no memory for a batch.
     """
     whole("batch_size", batch_size, 1, sys.maxsize)
     if n_features is None and format != "vw":
@@ -238,6 +247,11 @@ def make_sparse(
         The samples. float32.
     y : ndarray of shape (n_samples,)
         -1 or 1, by a plane with some noise. float64.
+
+    Raises
+    ------
+    MemoryError
+        If there is no memory for so many.
     """
     whole("scale", scale, 1, 2**32 - 1)
     whole("random_state", random_state, 0, 2**64 - 1)

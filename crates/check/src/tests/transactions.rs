@@ -98,6 +98,45 @@ const CASES: &[(&str, [&str; 3], &str)] = &[
         4 200..210 read a [1 2], read b [2 1]",
     ),
     (
+        "an append whose number says that it lost an update",
+        ["G-single", "G-single", "G-single"],
+        "
+        1 0..10 #20 append l a
+        2 0..10 #30 read l nil, append l b",
+    ),
+    (
+        "the same where it was the other that came behind",
+        ["", "", ""],
+        "
+        1 0..10 #30 append l a
+        2 0..10 #20 read l nil, append l b",
+    ),
+    (
+        "a list in another order than the numbers of what it holds",
+        ["G0", "G0", "G0"],
+        "
+        1 0..10 #30 append l 1, append l 2
+        2 0..10 #20 append l 3
+        3 20..30 read l [1 2 3]",
+    ),
+    (
+        "a list without what is numbered before its last",
+        ["G0", "G0", "G0"],
+        "
+        1 0..10 #30 append l 1
+        2 0..10 #20 append l 2
+        3 20..30 read l [1]",
+    ),
+    (
+        "a list in the order of the numbers, of which one transaction has two and one none",
+        ["", "", ""],
+        "
+        1 0..10 #20 append l 1, append l 2
+        2 0..10 append l 3
+        3 0..10 #30 append l 4
+        4 20..30 read l [1 2 3 4]",
+    ),
+    (
         "a read of what was aborted",
         ["G1a", "G1a", "G1a"],
         "
@@ -557,7 +596,7 @@ fn every_phenomenon_is_named() {
 fn random(seed: u64) -> Transactions {
     let mut random = Pcg64Mcg::seed_from_u64(seed);
     let mut below = |bound: u64| random.next_u64() % bound;
-    if below(2) == 0 { random_lists(below) } else { random_values(below) }
+    if below(2) == 0 { random_lists(seed.is_multiple_of(3), below) } else { random_values(below) }
 }
 
 fn random_values(mut below: impl FnMut(u64) -> u64) -> Transactions {
@@ -618,7 +657,7 @@ fn timed(
     }
 }
 
-fn random_lists(mut below: impl FnMut(u64) -> u64) -> Transactions {
+fn random_lists(numbered: bool, mut below: impl FnMut(u64) -> u64) -> Transactions {
     let mut stored: [Vec<String>; 2] = Default::default();
     let mut history = Vec::new();
     for number in 0..3 + below(3) {
@@ -638,7 +677,7 @@ fn random_lists(mut below: impl FnMut(u64) -> u64) -> Transactions {
                 accesses.push(Access::Read(name, Some(Value::List(shown.iter().map(text).collect()))));
             }
         }
-        history.push(timed(number, accesses, false, &mut below));
+        history.push(timed(number, accesses, numbered, &mut below));
     }
     Transactions { list: history }
 }
@@ -983,6 +1022,10 @@ fn what_does_not_say_what_it_means_is_refused() {
     let scan = error("1 0..10 append k1 1\n2 20..30 scan k* []");
     expect!["operation 2: its scan covers a key that holds a list; scans are over keys that hold values"]
         .assert_eq(&scan);
+    let appended = error("1 0..10 #4 append x 1, append x 2\n2 20..30 #4 append x 3");
+    assert!(
+        appended.contains("operation 2: another transaction wrote one of its keys with the same `version`")
+    );
     let version = error("1 0..10 #4 write x 1\n2 20..30 #4 write x 2");
     expect!["operation 2: another transaction wrote one of its keys with the same `version`; versions of a key differ"].assert_eq(&version);
 }

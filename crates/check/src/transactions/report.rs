@@ -130,7 +130,8 @@ impl Serialize for TransactionReport {
 
 impl fmt::Display for TransactionReport {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{}: {} transactions", self.word(), self.transactions)?;
+        let plural = if self.transactions == 1 { "" } else { "s" };
+        write!(out, "{}: {} transaction{plural}", self.word(), self.transactions)?;
         let counts = [(self.aborted, "aborted"), (self.unknown, "unknown")];
         let counts: Vec<String> =
             counts.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{n} {what}")).collect();

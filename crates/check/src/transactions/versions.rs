@@ -135,7 +135,7 @@ impl Versions {
                     link(earlier, *element);
                     earlier = Some(*element);
                 }
-                // What nobody has seen stands behind the longest list, in no order that matters.
+                // What nobody has seen stands behind the longest list, in no order that matters but for what the store says.
                 let seen: BTreeSet<u32> = key.longest.iter().copied().collect();
                 if !planted(Mutation::UnseenAppendsIgnored) {
                     key.written
@@ -143,26 +143,36 @@ impl Versions {
                         .filter(|version| !seen.contains(version))
                         .for_each(|version| link(earlier, *version));
                 }
-                continue;
+                if planted(Mutation::AppendNumbersIgnored) {
+                    continue;
+                }
             }
             let number = |version: u32| self.number(history, version);
             let mut numbered: Vec<(u64, u32)> =
                 key.written.iter().filter_map(|version| Some((number(*version)?, *version))).collect();
             numbered.sort_unstable();
+            let of = |version: u32| self.versions[version as usize].of;
             let mut earlier: Option<(u64, u32)> = None;
             for (number, version) in numbered {
-                if earlier.is_some_and(|(other, _)| other == number) {
+                // A transaction may append several elements, which stand in its own order.
+                if earlier.is_some_and(|(other, before)| other == number && of(before) != of(version)) {
                     return Err(CheckError::Malformed {
-                        line: self.versions[version as usize].of as usize + 1,
+                        line: of(version) as usize + 1,
                         problem: "another transaction wrote one of its keys with the same `version`; versions of a key differ",
                     });
                 }
-                link(earlier.map(|(_, version)| version), version);
+                let before = earlier.map(|(_, version)| version);
+                // The first of a list has its place by what was read.
+                if before.is_some() || !key.list {
+                    link(before, version);
+                }
                 earlier = Some((number, version));
             }
+            if key.list {
+                continue;
+            }
             for version in &key.written {
-                let of = self.versions[*version as usize].of;
-                if let Some(seen) = read.get(&(of, self.versions[*version as usize].key))
+                if let Some(seen) = read.get(&(of(*version), self.versions[*version as usize].key))
                     && !planted(Mutation::UpdatesUnordered)
                 {
                     link(*seen, *version);

@@ -1,15 +1,25 @@
 //! The file of a backup. Numbers are little-endian; every checksum is XXH3 of 64 bits.
 //!
 //! ```text
-//! isochrone-backup 1\n | length: 4 bytes | header, JSON                                     | checksum of all before
+//! isochrone-backup 2\n | length: 4 bytes | header, JSON                                     | checksum of all before
 //! 1 | deadline: 8 | length of the key: 4 | length of the value: 8 | key | value, as by DUMP | checksum of this record
 //! ... more records, of different keys
 //! 2 | length: 4 | footer, JSON                                                              | checksum of all before
 //! ```
 //!
-//! A deadline is in milliseconds since 1970, 0 where there is none. Nothing is larger in memory than a key: values pass by in
-//! pieces, to the file and from it.
+//! A record whose value is longer than a node tells at once is several, one behind the other:
+//!
+//! ```text
+//! 3 | deadline: 8 | length of the key: 4 | type, as DUMP begins: 1 | key                    | checksum of this
+//! 4 | what: 1 | number of words: 4 | length: 4 and word, each                               | checksum of this
+//! ... more parts
+//! 5 | elements: 8 | whether all parts are as of one moment: 1                               | checksum of this
+//! ```
+//!
+//! A deadline is in milliseconds since 1970, 0 where there is none. Nothing is larger in memory than a key or a part: values pass by
+//! in pieces, to the file and from it. Form 1, which is read as well, has no parts.
 
+use super::parts::{Part, Type, What};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Read, Write};
@@ -18,11 +28,17 @@ use xxhash_rust::xxh3::Xxh3;
 /// What a file begins with, whatever its form.
 const NAME: &[u8] = b"isochrone-backup ";
 /// The whole first line: the form that is written and read here.
-const MAGIC: &[u8; 19] = b"isochrone-backup 1\n";
+const MAGIC: &[u8; 19] = b"isochrone-backup 2\n";
+/// The one of the form that is read besides.
+const EARLIER: &[u8; 19] = b"isochrone-backup 1\n";
 /// A record follows.
 const RECORD: u8 = 1;
 /// The footer follows.
 const FOOTER: u8 = 2;
+/// A record in parts follows, one of its parts, or their end.
+const IN_PARTS: u8 = 3;
+const PART: u8 = 4;
+const PARTS_END: u8 = 5;
 /// The longest header or footer, bytes.
 const TEXT_MAX: u32 = 1 << 20;
 /// The longest key, bytes: the longest argument of a command that the Redis protocol has.
@@ -72,6 +88,12 @@ pub(super) struct Counts {
     pub(super) value_bytes: u64,
     /// Keys of each type, by the names that TYPE has.
     pub(super) types: BTreeMap<String, u64>,
+    /// Of all keys, those whose values are in parts.
+    #[serde(default)]
+    pub(super) in_parts: u64,
+    /// Of those, the ones that were written while they were read, so that the parts are not of one moment.
+    #[serde(default)]
+    pub(super) changed: u64,
 }
 
 impl Counts {
@@ -83,6 +105,25 @@ impl Counts {
         self.value_bytes += value;
         *self.types.entry(kind(first).to_owned()).or_default() += 1;
     }
+
+    /// Adds a key whose value is in parts.
+    fn add_parts(&mut self, under_way: &UnderWay, whole: bool) {
+        let UnderWay { key, deadline, value, kind } = *under_way;
+        self.add(key, deadline, value, Some(kind.first));
+        self.in_parts += 1;
+        self.changed += u64::from(!whole);
+    }
+}
+
+/// A key whose parts are written or read.
+#[derive(Copy, Clone)]
+struct UnderWay {
+    /// Bytes of the key.
+    key: u64,
+    deadline: Option<u64>,
+    /// Bytes of its parts so far.
+    value: u64,
+    kind: &'static Type,
 }
 
 /// The type of a value by the first byte that DUMP says of it, in whatever form it is (the types of RDB files, up to Redis 7.2).
@@ -102,10 +143,10 @@ fn kind(first: Option<u8>) -> &'static str {
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Fault {
     /// It is something else.
-    #[error("this is no backup; its first line would be \"isochrone-backup 1\"")]
+    #[error("this is no backup; its first line would be \"isochrone-backup 2\"")]
     Other,
     /// Of a later program.
-    #[error("a backup of a later form; this program reads form 1")]
+    #[error("a backup of a later form; this program reads forms 1 and 2")]
     Later,
     /// The system does not give it.
     #[error("cannot be read at byte {offset}: {cause}")]
@@ -148,6 +189,8 @@ pub(super) struct Writer<W> {
     deadline: Option<u64>,
     value: u64,
     first: Option<u8>,
+    /// The one whose parts are being written.
+    under_way: Option<UnderWay>,
 }
 
 impl<W: Write> Writer<W> {
@@ -163,6 +206,7 @@ impl<W: Write> Writer<W> {
             deadline: None,
             value: 0,
             first: None,
+            under_way: None,
         };
         writer.put(MAGIC)?;
         writer.text(&serde_json::to_vec(header)?)?;
@@ -192,6 +236,52 @@ impl<W: Write> Writer<W> {
     /// Ends the record.
     pub(super) fn end(&mut self) -> io::Result<()> {
         self.counts.add(self.key, self.deadline, self.value, self.first);
+        self.seal()
+    }
+
+    /// Begins the record of a key whose value comes in parts.
+    pub(super) fn begin_parts(
+        &mut self,
+        key: &[u8],
+        deadline: Option<u64>,
+        kind: &'static Type,
+    ) -> io::Result<()> {
+        self.part.reset();
+        let length = u32::try_from(key.len()).map_err(io::Error::other)?;
+        self.put(&[IN_PARTS])?;
+        self.put(&deadline.unwrap_or(0).to_le_bytes())?;
+        self.put(&length.to_le_bytes())?;
+        self.put(&[kind.first])?;
+        self.put(key)?;
+        self.under_way = Some(UnderWay { key: u64::from(length), deadline, value: 0, kind });
+        self.seal()
+    }
+
+    /// The next part of it.
+    pub(super) fn part(&mut self, part: &Part) -> io::Result<()> {
+        self.part.reset();
+        let length = |length: usize| u32::try_from(length).map(u32::to_le_bytes).map_err(io::Error::other);
+        self.put(&[PART, part.what.tag()])?;
+        self.put(&length(part.words.len())?)?;
+        for word in &part.words {
+            self.put(&length(word.len())?)?;
+            self.put(word)?;
+        }
+        if let Some(under_way) = &mut self.under_way {
+            under_way.value += part.bytes();
+        }
+        self.seal()
+    }
+
+    /// Its end: how many elements it has, and whether nobody has written it meanwhile.
+    pub(super) fn end_parts(&mut self, elements: u64, whole: bool) -> io::Result<()> {
+        self.part.reset();
+        self.put(&[PARTS_END])?;
+        self.put(&elements.to_le_bytes())?;
+        self.put(&[u8::from(whole)])?;
+        if let Some(under_way) = self.under_way.take() {
+            self.counts.add_parts(&under_way, whole);
+        }
         self.seal()
     }
 
@@ -244,11 +334,35 @@ pub(super) struct Entry {
     pub(super) value: u64,
 }
 
+/// A record in parts, without them.
+#[derive(Debug)]
+pub(super) struct InParts {
+    /// Where it begins.
+    pub(super) begin: u64,
+    /// The key.
+    pub(super) key: Vec<u8>,
+    /// When it expires, milliseconds since 1970.
+    pub(super) deadline: Option<u64>,
+    /// Its type.
+    pub(super) kind: &'static Type,
+}
+
+/// What comes next of a record in parts.
+#[derive(PartialEq, Eq, Debug)]
+pub(super) enum NextPart {
+    /// A part.
+    Part(Part),
+    /// Their end: how many elements they have, and whether they are as of one moment.
+    End(u64, bool),
+}
+
 /// What comes next in a file.
 #[derive(Debug)]
 pub(super) enum Next {
     /// A record; its value must be read before what follows it.
     Entry(Entry),
+    /// A record in parts; all of them must be read before what follows it.
+    InParts(InParts),
     /// The end; all that is before it is as it was written.
     End(Footer),
 }
@@ -262,6 +376,10 @@ pub(super) struct Reader<R> {
     /// Where what is being read begins.
     begin: u64,
     counts: Counts,
+    /// Whether the file is of the earlier form.
+    earlier: bool,
+    /// The key whose parts are being read.
+    under_way: Option<UnderWay>,
 }
 
 impl<R: Read> Reader<R> {
@@ -272,7 +390,8 @@ impl<R: Read> Reader<R> {
             Err(Fault::Short { .. }) => return Err(Fault::Other),
             line => line?,
         };
-        if line != *MAGIC {
+        reader.earlier = line == *EARLIER;
+        if line != *MAGIC && !reader.earlier {
             return Err(if line.starts_with(NAME) { Fault::Later } else { Fault::Other });
         }
         let text = reader.text()?;
@@ -291,6 +410,8 @@ impl<R: Read> Reader<R> {
             offset,
             begin: offset,
             counts: Counts::default(),
+            earlier: false,
+            under_way: None,
         }
     }
 
@@ -306,18 +427,66 @@ impl<R: Read> Reader<R> {
         let [tag]: [u8; 1] = self.array()?;
         match tag {
             RECORD => {
-                let deadline = u64::from_le_bytes(self.array()?);
-                let length = u32::from_le_bytes(self.array()?);
+                let (deadline, length) = self.head()?;
                 let value = u64::from_le_bytes(self.array()?);
-                if length > KEY_MAX {
-                    return Err(self.damaged("no key is so long"));
-                }
                 let key = self.bytes(length)?;
-                let deadline = (deadline > 0).then_some(deadline);
                 Ok(Next::Entry(Entry { begin: self.begin, key, deadline, value }))
+            }
+            IN_PARTS if !self.earlier => {
+                let (deadline, length) = self.head()?;
+                let [first]: [u8; 1] = self.array()?;
+                let kind = Type::beginning(first).ok_or_else(|| self.damaged("there is no such type"))?;
+                let key = self.bytes(length)?;
+                self.seal()?;
+                self.under_way = Some(UnderWay { key: u64::from(length), deadline, value: 0, kind });
+                Ok(Next::InParts(InParts { begin: self.begin, key, deadline, kind }))
             }
             FOOTER => self.footer().map(Next::End),
             _ => Err(self.damaged("neither a key nor the end follows")),
+        }
+    }
+
+    /// When a key expires, and its length.
+    fn head(&mut self) -> Result<(Option<u64>, u32), Fault> {
+        let deadline = u64::from_le_bytes(self.array()?);
+        let length = u32::from_le_bytes(self.array()?);
+        if length > KEY_MAX {
+            return Err(self.damaged("no key is so long"));
+        }
+        Ok(((deadline > 0).then_some(deadline), length))
+    }
+
+    /// What comes next of the record in parts that was begun.
+    pub(super) fn part(&mut self) -> Result<NextPart, Fault> {
+        self.begin = self.offset;
+        self.part.reset();
+        let [tag]: [u8; 1] = self.array()?;
+        match tag {
+            PART => {
+                let [what]: [u8; 1] = self.array()?;
+                let what = What::tagged(what).ok_or_else(|| self.damaged("there are no such parts"))?;
+                let mut words = Vec::new();
+                for _ in 0..u32::from_le_bytes(self.array()?) {
+                    let length = u32::from_le_bytes(self.array()?);
+                    words.push(self.bytes(length)?);
+                }
+                self.seal()?;
+                let part = Part { what, words };
+                if let Some(under_way) = &mut self.under_way {
+                    under_way.value += part.bytes();
+                }
+                Ok(NextPart::Part(part))
+            }
+            PARTS_END => {
+                let elements = u64::from_le_bytes(self.array()?);
+                let [whole]: [u8; 1] = self.array()?;
+                self.seal()?;
+                if let Some(under_way) = self.under_way.take() {
+                    self.counts.add_parts(&under_way, whole == 1);
+                }
+                Ok(NextPart::End(elements, whole == 1))
+            }
+            _ => Err(self.damaged("neither a part nor the end of them follows")),
         }
     }
 

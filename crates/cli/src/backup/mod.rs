@@ -1,12 +1,17 @@
 //! `isochrone backup`: a whole keyspace into a file, through any node's Redis port, and back.
 //!
 //! What is saved is what `DUMP` says of each key, with its deadline, both as of one moment by `MULTI` and `EXEC`; the keys are
-//! those that `SCAN` finds. So it works with every protocol, and a user sees no more than may be seen. It is no picture of one
-//! moment: that no command gives of a whole keyspace (a snapshot over gRPC wants its keys named, and reads strings alone).
+//! those that `SCAN` finds. What is longer than a node tells at once is read in parts, and it is told where somebody has written
+//! it meanwhile; what is longer than a node takes at once is put back in parts. So it works with every protocol, and a user sees
+//! no more than may be seen. It is no picture of one moment: that no command gives of a whole keyspace (a snapshot over gRPC
+//! wants its keys named, and reads strings alone).
 
 pub mod arguments;
 mod format;
+mod parts;
 mod place;
+mod putting;
+mod reading;
 mod restore;
 mod save;
 #[cfg(test)]
@@ -107,6 +112,21 @@ fn shown(key: &[u8]) -> String {
     let part = key.get(..SHOWN).unwrap_or(key);
     let more = if part.len() < key.len() { format!("... of {} bytes", key.len()) } else { String::new() };
     format!("\"{}\"{more}", part.escape_ascii())
+}
+
+/// How many values are in parts, and how many of them are not as of one moment.
+fn in_parts(count: u64, changed: u64) -> String {
+    let (values, are) = if count == 1 { ("value", "is") } else { ("values", "are") };
+    let written = match changed {
+        0 => String::new(),
+        1 => "; 1 of them written while it was read, so that its parts are of different moments".to_owned(),
+        more => {
+            format!(
+                "; {more} of them written while they were read, so that their parts are of different moments"
+            )
+        }
+    };
+    format!("{count} {values} that {are} longer than a node tells at once{written}")
 }
 
 /// A file of a backup cannot be read.

@@ -1,15 +1,18 @@
 //! `isochrone backup restore`: a file is checked whole, and then put back key by key, many under way.
 
 use super::arguments::Restore;
-use super::format::{Entry, Next, Reader};
+use super::format::{Entry, InParts, Next, NextPart, Reader};
+use super::parts::{self, Part, Type};
 use super::place::{self, Place, refused};
-use super::verify::{blamed, faulty, to_the_end};
+use super::putting::{Putting, Stop};
+use super::verify::{blamed, faulty, pass, to_the_end};
 use super::wire::{Connection, Head, Reply};
 use super::{Patience, passes, shown, unreadable};
 use crate::arguments::Format;
 use crate::output::{bar, print_json, print_text, say};
 use crate::{Status, Usage};
 use anyhow::{anyhow, bail};
+use isochrone_core::command::Content;
 use serde::Serialize;
 use std::collections::VecDeque;
 use std::fs::File;
@@ -30,6 +33,13 @@ const NAMED: usize = 10;
 const LIMITS: Limits = Limits { bulk: 64 << 20, command: 64 << 20 };
 /// Of a command, beside key and value.
 const WORDS: u64 = 128;
+/// How the errors begin of a value that is more than a node takes in one command.
+const TOO_MUCH: [&str; 2] = [
+    "ERR the value takes more bytes than a command may",
+    "ERR the value has more elements than a command may",
+];
+/// A value whose end nobody knows is begun so often.
+const TRIES: u32 = 3;
 /// The file is read in pieces of so many bytes.
 const PIECE: usize = 1 << 20;
 
@@ -190,8 +200,18 @@ pub(super) struct Restoring<'a> {
     /// Records that were refused for now, and why the last one was.
     refused: Vec<u64>,
     why: String,
+    /// Records that are put back in parts, one after the other, behind all others.
+    in_parts: Vec<u64>,
     patience: Patience,
     tally: Tally,
+}
+
+/// Where the parts of a value come from.
+enum Source {
+    /// A value that is here.
+    Value(Content),
+    /// The record that begins there.
+    Record(u64),
 }
 
 impl<'a> Restoring<'a> {
@@ -215,6 +235,7 @@ impl<'a> Restoring<'a> {
             bytes: 0,
             refused: Vec::new(),
             why: String::new(),
+            in_parts: Vec::new(),
             patience: Patience::new(),
             tally: Tally::default(),
         }
@@ -224,8 +245,15 @@ impl<'a> Restoring<'a> {
     pub(super) fn all<R: Read>(mut self, reader: &mut Reader<R>) -> anyhow::Result<Tally> {
         let length = self.path.metadata().map_or(0, |about| about.len());
         let progress = bar("restoring", length);
-        while let Next::Entry(entry) = reader.entry().map_err(|fault| faulty(self.path, fault))? {
-            self.one(reader, entry)?;
+        loop {
+            match reader.entry().map_err(|fault| faulty(self.path, fault))? {
+                Next::Entry(entry) => self.one(reader, entry)?,
+                Next::InParts(InParts { begin, .. }) => {
+                    pass(reader, self.path)?;
+                    self.in_parts.push(begin);
+                }
+                Next::End(_) => break,
+            }
             progress.set_position(reader.offset());
             if self.refused.len() >= REFUSED {
                 self.hear_all()?;
@@ -234,6 +262,9 @@ impl<'a> Restoring<'a> {
         }
         self.hear_all()?;
         self.once_more()?;
+        for begin in std::mem::take(&mut self.in_parts) {
+            self.whole(begin)?;
+        }
         progress.finish_and_clear();
         Ok(self.tally)
     }
@@ -251,12 +282,9 @@ impl<'a> Restoring<'a> {
                 );
             }
             for begin in std::mem::take(&mut self.refused) {
-                let mut file = self.again.try_clone().map_err(|cause| unreadable(self.path, &cause))?;
-                file.seek(SeekFrom::Start(begin)).map_err(|cause| unreadable(self.path, &cause))?;
-                let mut reader = Reader::at(BufReader::new(file), begin);
-                match reader.entry().map_err(|fault| faulty(self.path, fault))? {
-                    Next::Entry(entry) => self.one(&mut reader, entry)?,
-                    Next::End(_) => bail!("{}: it has changed while it was read", self.path.display()),
+                match self.at(begin)? {
+                    (mut reader, Next::Entry(entry)) => self.one(&mut reader, entry)?,
+                    _ => return Err(self.is_another()),
                 }
             }
             self.hear_all()?;
@@ -264,21 +292,142 @@ impl<'a> Restoring<'a> {
         Ok(())
     }
 
+    /// The record that begins there, of the same file.
+    fn at(&self, begin: u64) -> anyhow::Result<(Reader<BufReader<File>>, Next)> {
+        let mut file = self.again.try_clone().map_err(|cause| unreadable(self.path, &cause))?;
+        file.seek(SeekFrom::Start(begin)).map_err(|cause| unreadable(self.path, &cause))?;
+        let mut reader = Reader::at(BufReader::new(file), begin);
+        let next = reader.entry().map_err(|fault| faulty(self.path, fault))?;
+        Ok((reader, next))
+    }
+
+    fn is_another(&self) -> anyhow::Error {
+        anyhow!("{}: it has changed while it was read", self.path.display())
+    }
+
+    /// Puts back in parts what no command takes whole; nothing else is under way.
+    fn whole(&mut self, begin: u64) -> anyhow::Result<()> {
+        let (key, deadline, kind, source) = match self.at(begin)? {
+            (mut reader, Next::Entry(entry)) => {
+                let mut value = Vec::new();
+                let read = reader.value(&entry, |piece| {
+                    value.extend_from_slice(piece);
+                    Ok(())
+                });
+                read.map_err(|error| blamed(self.path, error))?;
+                let Some(content) = isochrone_node::redis::undumped(&value) else {
+                    self.fail(
+                        &entry.key,
+                        "its value is in a form that this program does not read".to_owned(),
+                    );
+                    return Ok(());
+                };
+                let (kind, elements) = Type::of(&content);
+                (entry.key, entry.deadline, (kind, Some(elements)), Source::Value(content))
+            }
+            (_, Next::InParts(InParts { key, deadline, kind, .. })) => {
+                (key, deadline, (kind, None), Source::Record(begin))
+            }
+            (_, Next::End(_)) => return Err(self.is_another()),
+        };
+        if deadline.is_some_and(|deadline| deadline <= self.place.now_ms()) {
+            self.tally.expired += 1;
+            return Ok(());
+        }
+        self.patience.renew();
+        let mut replace = self.replace;
+        for left in (0..TRIES).rev() {
+            let (outcome, torn) = self.put(&key, deadline, kind, &source, replace);
+            match outcome {
+                Ok(()) => self.tally.restored += 1,
+                Err(Stop::Exists) => {
+                    self.tally.exist += 1;
+                    self.name(&key, "it exists".to_owned());
+                }
+                // What is there is of this try.
+                Err(Stop::Unknown(text))
+                    if (replace || torn) && left > 0 && self.patience.wait(self.connection.at(), &text) =>
+                {
+                    replace = true;
+                    continue;
+                }
+                Err(Stop::Unknown(text)) => self.fail(&key, format!("{text}; a part of it may be there")),
+                Err(Stop::Refused(text)) => self.fail(&key, text),
+                Err(Stop::Broken(error)) => {
+                    let Tally { restored, .. } = self.tally;
+                    let here =
+                        if torn { format!("; of {} a part is there", shown(&key)) } else { String::new() };
+                    bail!(
+                        "{error:#}\n  {restored} keys are restored for certain{here}; run it again with --replace"
+                    );
+                }
+            }
+            break;
+        }
+        Ok(())
+    }
+
+    /// Puts a value back, or nothing of it; and whether there may be a part of it for all that.
+    fn put(
+        &mut self,
+        key: &[u8],
+        deadline: Option<u64>,
+        (kind, elements): (&Type, Option<u64>),
+        source: &Source,
+        replace: bool,
+    ) -> (Result<(), Stop>, bool) {
+        let mut record = match source {
+            Source::Value(_) => None,
+            Source::Record(begin) => match self.at(*begin) {
+                Ok((reader, _)) => Some(reader),
+                Err(error) => return (Err(error.into()), false),
+            },
+        };
+        let path = self.path;
+        let mut putting = Putting::new(&mut self.connection, key, self.limits, replace);
+        let mut each = |part: Part| putting.take(part);
+        let told = match (source, &mut record) {
+            (Source::Value(content), _) => parts::of(content, &mut each).map(|()| elements),
+            (Source::Record(_), None) => Ok(elements),
+            (Source::Record(_), Some(reader)) => loop {
+                match reader.part() {
+                    Ok(NextPart::Part(part)) => {
+                        if let Err(stop) = each(part) {
+                            break Err(stop);
+                        }
+                    }
+                    // Where it was written meanwhile its elements are not counted on.
+                    Ok(NextPart::End(elements, whole)) => break Ok(whole.then_some(elements)),
+                    Err(fault) => break Err(faulty(path, fault).into()),
+                }
+            },
+        };
+        let outcome = told.and_then(|elements| putting.finish(kind, elements, deadline));
+        match outcome {
+            Err(Stop::Refused(text)) if putting.is_torn() => match putting.undo() {
+                Ok(()) => (Err(Stop::Refused(text)), false),
+                Err(Stop::Broken(error)) => (Err(Stop::Broken(error)), true),
+                Err(_) => (Err(Stop::Refused(format!("{text}; a part of it is there"))), true),
+            },
+            outcome => (outcome, putting.is_torn()),
+        }
+    }
+
     /// Sends a record, or leaves it out.
     fn one<R: Read>(&mut self, reader: &mut Reader<R>, entry: Entry) -> anyhow::Result<()> {
         let Limits { bulk, command } = self.limits;
         let length = entry.key.len() as u64;
         let bytes = length.saturating_add(entry.value).saturating_add(WORDS);
+        let long = entry.value > bulk || bytes > command;
         let skipped = if entry.deadline.is_some_and(|deadline| deadline <= self.place.now_ms()) {
             self.tally.expired += 1;
             true
-        } else if entry.value > bulk || length > bulk || bytes > command {
-            let error = format!(
-                "its value has {} bytes as it is dumped, and the node takes {bulk} in an argument and {command} in a command; raise `bulk` \
-                 in [limits]",
-                entry.value
-            );
+        } else if length > bulk {
+            let error = format!("it has {length} bytes, and the node takes {bulk}; raise `bulk` in [limits]");
             self.fail(&entry.key, error);
+            true
+        } else if long {
+            self.in_parts.push(entry.begin);
             true
         } else {
             false
@@ -341,6 +490,9 @@ impl<'a> Restoring<'a> {
             // Of the command itself, and so of all keys.
             Head::Error(text) if text.starts_with("NOAUTH") || text.contains("permissions to run the") => {
                 return Err(refused(self.connection.at(), "RESTORE", &text, RIGHTS));
+            }
+            Head::Error(text) if TOO_MUCH.iter().any(|much| text.starts_with(much)) => {
+                self.in_parts.push(begin)
             }
             Head::Error(text) => self.fail(&key, text),
             _ => return Err(self.connection.strange()),

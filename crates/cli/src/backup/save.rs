@@ -3,6 +3,7 @@
 use super::arguments::Save;
 use super::format::{Counts, Header, Writer};
 use super::place::{self, Place, refused};
+use super::reading::{self, Read};
 use super::wire::{Connection, Head, Reply};
 use super::{Patience, Report, passes_by, shown};
 use crate::arguments::Format;
@@ -93,12 +94,16 @@ pub(super) fn run(arguments: Save) -> anyhow::Result<Status> {
         }
         Format::Text => format!(
             "{}: {} keys of keyspace {} of cluster {}, {bytes} bytes\n  no picture of one moment: each key as it was at some moment of the \
-             {:.1} s that it took\n",
+             {:.1} s that it took\n{}",
             path.display(),
             counts.keys,
             header.keyspace,
             header.cluster,
-            ended_ms.saturating_sub(header.begun_ms) as f64 / 1e3
+            ended_ms.saturating_sub(header.begun_ms) as f64 / 1e3,
+            match counts.in_parts {
+                0 => String::new(),
+                count => format!("  {}\n", super::in_parts(count, counts.changed)),
+            }
         ),
     };
     // Behind the backup it would be part of it.
@@ -147,7 +152,7 @@ pub(super) fn save<W: Write>(
 ) -> anyhow::Result<Saved<W>> {
     let writer = Writer::begin(to, header).map_err(|cause| unwritable(path, &cause))?;
     let average = GROUP_BYTES / GROUP as u64;
-    let mut saving = Saving { connection, writer, path, most: GROUP, average, gone: 0 };
+    let mut saving = Saving { connection, writer, place, path, most: GROUP, average, gone: 0 };
     let progress = bar("saving", place.keys);
     // Where keys move meanwhile, SCAN may name some twice. Their hashes are drawn anew each time, and of 128 bits: two keys
     // with the same one are not met.
@@ -185,6 +190,7 @@ type Group = Vec<Vec<u8>>;
 struct Saving<'a, W> {
     connection: Connection,
     writer: Writer<W>,
+    place: &'a Place,
     path: &'a Path,
     /// Keys that may be asked for at once: of a keyspace in partitions, one.
     most: usize,
@@ -219,6 +225,7 @@ impl<W: Write> Saving<'_, W> {
         let mut ahead: VecDeque<_> = keys.into_iter().map(|key| Ahead { key, alone: false }).collect();
         let mut under_way: VecDeque<Group> = VecDeque::new();
         let mut patience = Patience::new();
+        let mut long = Vec::new();
         loop {
             while self.has_room(&under_way) {
                 let group = self.group(&mut ahead);
@@ -228,7 +235,7 @@ impl<W: Write> Saving<'_, W> {
                 self.ask(&group);
                 under_way.push_back(group);
             }
-            let Some(group) = under_way.pop_front() else { return Ok(()) };
+            let Some(group) = under_way.pop_front() else { break };
             self.connection.flush()?;
             let count = group.len();
             let refusals = self.hear(group)?;
@@ -236,6 +243,10 @@ impl<W: Write> Saving<'_, W> {
                 patience.renew();
             }
             for (key, text) in refusals {
+                if count == 1 && reading::is_too_long(&text) {
+                    long.push(key);
+                    continue;
+                }
                 // With others: what is wrong may be of another key, or that there are others.
                 if count == 1 && !(passes_by(&text) && patience.wait(self.connection.at(), &text)) {
                     let what = format!("DUMP {}", shown(&key));
@@ -244,6 +255,19 @@ impl<W: Write> Saving<'_, W> {
                 ahead.push_front(Ahead { key, alone: true });
             }
         }
+        // With nothing else under way.
+        for key in long {
+            let Saving { connection, writer, place, path, .. } = self;
+            match reading::read(connection, writer, place, path, &key)? {
+                Read::Whole => {}
+                Read::Changed => say(format_args!(
+                    "{}: it was written while it was read, in parts, as it is longer than a node tells at once",
+                    shown(&key)
+                )),
+                Read::Gone => self.gone += 1,
+            }
+        }
+        Ok(())
     }
 
     /// Whether another group may be asked for.

@@ -1,5 +1,6 @@
 use super::arguments::Node;
-use super::format::{Header, Next, Reader, Writer};
+use super::format::{Header, Next, NextPart, Reader, Writer};
+use super::parts::{self, Part, Type, What};
 use super::restore::{Limits, Restoring};
 use super::{Patience, date, place, save, shown};
 use isochrone_core::deployment::Address;
@@ -39,6 +40,20 @@ fn file(records: &[(&[u8], Option<u64>, &[u8])]) -> Vec<u8> {
     writer.finish(NOW_MS + 1).unwrap().0
 }
 
+/// A part of these words.
+fn part(what: What, words: &[&str]) -> Part {
+    Part { what, words: words.iter().map(|word| word.as_bytes().to_vec()).collect() }
+}
+
+/// A file of one key whose value is in parts.
+fn file_in_parts(kind: &str, deadline: Option<u64>, parts: &[Part], elements: u64, whole: bool) -> Vec<u8> {
+    let mut writer = Writer::begin(Vec::new(), &header()).unwrap();
+    writer.begin_parts(b"long", deadline, Type::named(kind).unwrap()).unwrap();
+    parts.iter().for_each(|part| writer.part(part).unwrap());
+    writer.end_parts(elements, whole).unwrap();
+    writer.finish(NOW_MS + 1).unwrap().0
+}
+
 type Record = (Vec<u8>, Option<u64>, Vec<u8>);
 
 /// What is in a file.
@@ -51,6 +66,14 @@ fn read(bytes: &[u8]) -> Result<Vec<Record>, String> {
             Next::End(footer) => {
                 assert_eq!(footer.counts.keys, records.len() as u64);
                 return Ok(records);
+            }
+            // The words of all parts, one behind the other.
+            Next::InParts(entry) => {
+                let mut value = Vec::new();
+                while let NextPart::Part(part) = reader.part().map_err(|fault| fault.to_string())? {
+                    value.extend(part.words.concat());
+                }
+                records.push((entry.key, entry.deadline, value));
             }
             Next::Entry(entry) => {
                 let mut value = Vec::new();
@@ -83,21 +106,27 @@ fn what_is_written_is_read() {
 
 #[test]
 fn a_file_that_was_cut_short_or_changed_is_found_wherever_that_is() {
-    let whole = file(&[(b"a", Some(5), b"\0hello"), (b"b", None, b"\x01more")]);
-    for end in 0..whole.len() {
-        let error = read(&whole[..end]).unwrap_err();
-        let told = if end < 19 { "this is no backup".to_owned() } else { format!("stops at byte {end},") };
-        assert!(error.contains(&told), "{end}: {error}");
-    }
-    for place in 0..whole.len() {
-        for bit in [1, 0x80] {
-            let mut changed = whole.clone();
-            changed[place] ^= bit;
-            assert!(read(&changed).is_err(), "byte {place}");
+    let parts = [part(What::List, &["a", "b"]), part(What::List, &["c"])];
+    for whole in [
+        file(&[(b"a", Some(5), b"\0hello"), (b"b", None, b"\x01more")]),
+        file_in_parts("list", Some(5), &parts, 3, true),
+    ] {
+        for end in 0..whole.len() {
+            let error = read(&whole[..end]).unwrap_err();
+            let told =
+                if end < 19 { "this is no backup".to_owned() } else { format!("stops at byte {end},") };
+            assert!(error.contains(&told), "{end}: {error}");
         }
+        for place in 0..whole.len() {
+            for bit in [1, 0x80] {
+                let mut changed = whole.clone();
+                changed[place] ^= bit;
+                assert!(read(&changed).is_err(), "byte {place}");
+            }
+        }
+        let longer = [&whole[..], b"x"].concat();
+        assert!(read(&longer).unwrap_err().contains("something follows the end"));
     }
-    let longer = [&whole[..], b"x"].concat();
-    assert!(read(&longer).unwrap_err().contains("something follows the end"));
 
     // The place is that of the record.
     let one = file(&[(b"a", Some(5), b"\0hello")]);
@@ -114,13 +143,42 @@ fn other_files_and_later_forms_are_told_apart() {
         (&b""[..], "this is no backup"),
         (b"REDIS0011 and so on, of a snapshot file", "this is no backup"),
         (
-            b"isochrone-backup 2\nand what is not known yet",
-            "a backup of a later form; this program reads form 1",
+            b"isochrone-backup 3\nand what is not known yet",
+            "a backup of a later form; this program reads forms 1 and 2",
         ),
     ] {
         let error = read(bytes).unwrap_err();
         assert!(error.starts_with(told), "{error}");
     }
+}
+
+#[test]
+fn a_file_of_the_earlier_form_is_read_and_has_no_parts() {
+    use xxhash_rust::xxh3::xxh3_64;
+    let sealed = |bytes: &mut Vec<u8>, from: usize| {
+        let digest = xxh3_64(&bytes[from..]);
+        bytes.extend_from_slice(&digest.to_le_bytes());
+    };
+    let text = |bytes: &mut Vec<u8>, text: &str| {
+        bytes.extend_from_slice(&(text.len() as u32).to_le_bytes());
+        bytes.extend_from_slice(text.as_bytes());
+    };
+    let mut bytes = b"isochrone-backup 1\n".to_vec();
+    text(&mut bytes, &serde_json::to_string(&header()).unwrap());
+    sealed(&mut bytes, 0);
+    let head = bytes.clone();
+    let from = bytes.len();
+    bytes.extend_from_slice(&[1, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0]);
+    bytes.extend_from_slice(b"k\x04v");
+    sealed(&mut bytes, from);
+    bytes.push(2);
+    let counts =
+        r#"{"keys":1,"with_deadline":0,"key_bytes":1,"value_bytes":2,"types":{"hash":1},"ended_ms":5}"#;
+    text(&mut bytes, counts);
+    sealed(&mut bytes, 0);
+    assert_eq!(read(&bytes).unwrap(), [(b"k".to_vec(), None, b"\x04v".to_vec())]);
+    let error = read(&[&head[..], &[3; 40]].concat()).unwrap_err();
+    assert!(error.ends_with("neither a key nor the end follows"), "{error}");
 }
 
 #[test]
@@ -321,14 +379,13 @@ fn each_key_is_restored_or_said_to_be_not() {
     let restoring = Restoring::new(connection, &place, &path, again, limits, false);
     let tally = restoring.all(&mut Reader::open(&bytes[..]).unwrap().0).unwrap();
     assert_eq!(tally.counts(), [2, 1, 1, 2]);
-    let named = tally.named();
-    assert_eq!(named[0].0, "\"large\"");
-    assert!(
-        named[0].1.starts_with("its value has 27 bytes as it is dumped, and the node takes 20"),
-        "{named:?}"
-    );
-    assert_eq!(named[1], ("\"old\"", "it exists"));
-    assert_eq!(named[2], ("\"denied\"", "NOPERM No permissions to access a key"));
+    let expected = [
+        ("\"old\"", "it exists"),
+        ("\"denied\"", "NOPERM No permissions to access a key"),
+        // It would be taken apart if it were what DUMP says.
+        ("\"large\"", "its value is in a form that this program does not read"),
+    ];
+    assert_eq!(tally.named(), expected);
     let later = format!("RESTORE later {} \0four ABSTTL", NOW_MS + 600_000);
     let expected = [
         "RESTORE new 0 \0one ABSTTL",
@@ -368,4 +425,212 @@ fn with_replace_a_node_is_told_so_and_a_file_that_changes_meanwhile_is_noticed()
     );
     let error = restore(&bytes[..bytes.len() - 60]).unwrap_err().to_string();
     assert!(error.contains("cut short, or damaged there"), "{error}");
+}
+
+/// Redis' own example of what DUMP says of the list 1 2 3.
+const DUMPED: &[u8] =
+    b"\n\x17\x17\0\0\0\x12\0\0\0\x03\0\0\xc0\x01\0\x04\xc0\x02\0\x04\xc0\x03\0\xff\x04\0u#<\xc0;.\xe9\xdd";
+
+/// Restores this file at a node that answers as it is told to, with a short `bulk`: the counts, who is named, and what was asked.
+fn restored(
+    bytes: &[u8],
+    replace: bool,
+    mut answer: impl FnMut(&[String]) -> Option<String> + Send + 'static,
+) -> ([u64; 4], Vec<String>, Vec<String>) {
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let heard = Arc::clone(&asked);
+    let mut queued = None;
+    let node = node(move |words| {
+        if let Some(answer) = greeting(words) {
+            return answer;
+        }
+        heard.lock().unwrap().push(words.join(" "));
+        if let Some(answer) = answer(words) {
+            if words[0] == "EXEC" {
+                queued = None;
+            }
+            return answer;
+        }
+        match (words[0].as_str(), &mut queued) {
+            ("MULTI", _) => {
+                queued = Some(0);
+                "+OK\r\n".to_owned()
+            }
+            ("EXEC", Some(count)) => {
+                let answer = format!("*{count}\r\n{}", ":1\r\n".repeat(*count));
+                queued = None;
+                answer
+            }
+            (_, Some(count)) => {
+                *count += 1;
+                "+QUEUED\r\n".to_owned()
+            }
+            ("WATCH", None) => "+OK\r\n".to_owned(),
+            ("EXISTS", None) => ":0\r\n".to_owned(),
+            ("LLEN" | "XLEN", None) => ":3\r\n".to_owned(),
+            ("PEXPIREAT" | "DEL", None) => ":1\r\n".to_owned(),
+            (other, None) => format!("-ERR unknown command '{other}'\r\n"),
+        }
+    });
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("file");
+    std::fs::write(&path, bytes).unwrap();
+    let (connection, place) = place::open(&node, Some("main"), "").unwrap();
+    let limits = Limits { bulk: 30, command: 1_000 };
+    let restoring = Restoring::new(connection, &place, &path, File::open(&path).unwrap(), limits, replace);
+    let tally = restoring.all(&mut Reader::open(bytes).unwrap().0).unwrap();
+    let named = tally.named().into_iter().map(|(key, error)| format!("{key}: {error}")).collect();
+    let asked = asked.lock().unwrap().clone();
+    (tally.counts(), named, asked)
+}
+
+#[test]
+fn what_a_node_does_not_take_whole_is_put_back_in_parts_and_counted() {
+    let deadline = NOW_MS + 600_000;
+    let dumped = file(&[(b"long", Some(deadline), DUMPED)]);
+    let (counts, _, asked) = restored(&dumped, false, |_| None);
+    assert_eq!(counts, [1, 0, 0, 0]);
+    let last = format!("PEXPIREAT long {deadline}");
+    let first = ["WATCH long", "EXISTS long", "MULTI", "RPUSH long 1 2 3", "EXEC", "LLEN long", &last];
+    assert_eq!(asked, first);
+
+    // In place of what is there, at once with the first of them; a whole one that a node refuses as too much for a command.
+    let (counts, _, asked) = restored(&dumped, true, |_| None);
+    assert_eq!(counts, [1, 0, 0, 0]);
+    assert_eq!(asked, ["MULTI", "DEL long", "RPUSH long 1 2 3", "EXEC", "LLEN long", &last]);
+    let parts = [part(What::List, &["a", "b"]), part(What::List, &["c"])];
+    let (counts, _, asked) = restored(&file_in_parts("list", None, &parts, 3, true), false, |_| None);
+    assert_eq!(counts, [1, 0, 0, 0]);
+    assert_eq!(asked[2..], ["MULTI", "RPUSH long a b", "RPUSH long c", "EXEC", "LLEN long"]);
+    let much = "-ERR the value has more elements than a command may; write it in parts\r\n";
+    let short = file(&[(b"k", None, b"\0one")]);
+    let (_, named, asked) =
+        restored(&short, false, move |words| (words[0] == "RESTORE").then(|| much.to_owned()));
+    assert_eq!(asked, ["RESTORE k 0 \0one ABSTTL"]);
+    assert_eq!(named, ["\"k\": its value is in a form that this program does not read"]);
+}
+
+#[test]
+fn of_a_value_that_is_not_put_back_whole_nothing_is_left_unseen() {
+    let parts = [part(What::List, &["a", "b"]), part(What::List, &["c"])];
+    let whole = file_in_parts("list", None, &parts, 3, true);
+    let answer = |name: &'static str, text: &'static str| {
+        move |words: &[String]| (words[0] == name).then(|| text.to_owned())
+    };
+    // It is there already, or somebody makes it in this moment.
+    let (counts, _, asked) = restored(&whole, false, answer("EXISTS", ":1\r\n"));
+    assert_eq!((counts, asked.len()), ([0, 0, 1, 0], 2), "{asked:?}");
+    let (counts, ..) = restored(&whole, false, answer("EXEC", "*-1\r\n"));
+    assert_eq!(counts, [0, 0, 1, 0]);
+    // Refused in the middle: deleted again.
+    let (counts, named, asked) = restored(&whole, false, answer("EXEC", "*2\r\n:1\r\n-ERR no more\r\n"));
+    assert_eq!((counts, asked.last().unwrap().as_str()), ([0, 0, 0, 1], "DEL long"));
+    assert_eq!(named, ["\"long\": ERR no more"]);
+    // Others write it: left, and said.
+    let (counts, named, asked) = restored(&whole, false, answer("LLEN", ":4\r\n"));
+    assert_eq!((counts, asked.last().unwrap().as_str()), ([0, 0, 0, 1], "LLEN long"));
+    assert!(named[0].contains("4 elements are there once its 3 are written"), "{named:?}");
+    // Where it was written while it was saved, there is nothing to hold it against.
+    let changed = file_in_parts("list", None, &parts, 3, false);
+    assert_eq!(restored(&changed, false, answer("LLEN", ":4\r\n")).0, [1, 0, 0, 0]);
+    // Nobody knows: from the beginning, in place of what may be there.
+    let mut unknown = Some("-UNKNOWN no answer in time\r\n".to_owned());
+    let (counts, _, asked) =
+        restored(&whole, true, move |words| if words[0] == "EXEC" { unknown.take() } else { None });
+    assert_eq!(counts, [1, 0, 0, 0]);
+    assert_eq!(asked.iter().filter(|words| *words == "DEL long").count(), 2, "{asked:?}");
+}
+
+#[test]
+fn a_stream_in_parts_has_its_groups_and_what_is_pending() {
+    let parts = [
+        part(What::Entry, &["1-1", "f", "v"]),
+        part(What::Entry, &["2-1", "f", "w"]),
+        part(What::Group, &["g", "2-1", "2"]),
+        part(What::Group, &["h", "0-0"]),
+        part(What::Consumer, &["g", "ann"]),
+        part(What::Pending, &["g", "ann", "1-1", "5", "3"]),
+        part(What::Last, &["9-1", "7", "3-1"]),
+    ];
+    let (counts, named, asked) = restored(&file_in_parts("stream", None, &parts, 3, true), false, |_| None);
+    assert_eq!(counts, [1, 0, 0, 0], "{named:?}");
+    let expected = [
+        "XADD long 1-1 f v",
+        "XADD long 2-1 f w",
+        "XGROUP CREATE long g 2-1 MKSTREAM ENTRIESREAD 2",
+        "XGROUP CREATE long h 0-0 MKSTREAM",
+        "XGROUP CREATECONSUMER long g ann",
+        "XCLAIM long g ann 0 1-1 TIME 5 RETRYCOUNT 3 FORCE JUSTID",
+        "XSETID long 9-1 ENTRIESADDED 7 MAXDELETEDID 3-1",
+        "EXEC",
+        "XLEN long",
+    ];
+    assert_eq!(asked[3..], expected);
+}
+
+#[test]
+fn what_a_node_does_not_tell_at_once_is_saved_in_parts() {
+    for (changed, told) in [(false, "*1\r\n:-1\r\n"), (true, "*-1\r\n")] {
+        let too_long = "-ERR the reply would be longer than 120 MiB; ask for fewer elements at once\r\n";
+        let (mut queued, mut watched) = (None, false);
+        let node = node(move |words| {
+            if let Some(answer) = greeting(words) {
+                return answer;
+            }
+            let queues = queued.is_some();
+            match words[0].as_str() {
+                "SCAN" => format!("*2\r\n{}*1\r\n{}", bulk("0"), bulk("l")),
+                "MULTI" => {
+                    queued = Some(0);
+                    "+OK\r\n".to_owned()
+                }
+                "PEXPIRETIME" | "DUMP" if queues => {
+                    queued = queued.map(|count| count + 1);
+                    "+QUEUED\r\n".to_owned()
+                }
+                "EXEC" => match (queued.take(), std::mem::take(&mut watched)) {
+                    (Some(1), true) => told.to_owned(),
+                    _ => format!("*2\r\n:-1\r\n{too_long}"),
+                },
+                "WATCH" => {
+                    watched = true;
+                    "+OK\r\n".to_owned()
+                }
+                "PEXPIRETIME" => ":1800000000000\r\n".to_owned(),
+                "TYPE" => "+list\r\n".to_owned(),
+                "LLEN" => ":5\r\n".to_owned(),
+                "LRANGE" => {
+                    let ends = [2, 3].map(|at| words[at].parse::<usize>().unwrap());
+                    let found = &["a", "b", "c", "d", "e"][ends[0]..(ends[1] + 1).min(5)];
+                    match found.len() {
+                        0..=2 => {
+                            let found: Vec<_> = found.iter().map(|one| bulk(one)).collect();
+                            format!("*{}\r\n{}", found.len(), found.concat())
+                        }
+                        _ => too_long.to_owned(),
+                    }
+                }
+                other => format!("-ERR unknown command '{other}'\r\n"),
+            }
+        });
+        let (connection, place) = place::open(&node, None, "").unwrap();
+        let saved = save::save(connection, &place, &header(), Vec::new(), Path::new("none")).unwrap();
+        let counts = &saved.counts;
+        assert_eq!((counts.keys, counts.with_deadline, counts.in_parts), (1, 1, 1));
+        assert_eq!((counts.changed, counts.types.get("list")), (u64::from(changed), Some(&1)));
+        let expected = [(b"l".to_vec(), Some(1_800_000_000_000), b"abcde".to_vec())];
+        assert_eq!(read(&saved.to).unwrap(), expected);
+    }
+}
+
+#[test]
+fn a_value_is_cut_between_its_elements() {
+    let words = (0..5).map(|number| vec![b'x'; 600_000 + number]);
+    let mut cut = Vec::new();
+    parts::cut(What::Hash, 2, words, &mut |part| {
+        cut.push(part.words.len());
+        Ok::<_, ()>(())
+    })
+    .unwrap();
+    assert_eq!(cut, [2, 2, 1]);
 }

@@ -1,7 +1,7 @@
 //! `isochrone backup verify`: what a file says, and whether it is what was written.
 
 use super::arguments::Verify;
-use super::format::{Counts, Fault, Footer, Header, Next, Reader};
+use super::format::{Counts, Fault, Footer, Header, Next, NextPart, Reader};
 use super::{Report, date, unreadable};
 use crate::arguments::Format;
 use crate::output::{bar, clean_line, print_json, print_text};
@@ -46,15 +46,23 @@ pub(super) fn to_the_end<R: Read>(reader: &mut Reader<R>, path: &Path) -> anyhow
     let progress = bar("checking", length);
     let footer = loop {
         let next = reader.entry().map_err(|fault| faulty(path, fault))?;
-        let entry = match next {
-            Next::Entry(entry) => entry,
+        match next {
+            Next::Entry(entry) => {
+                reader.value(&entry, |_| Ok(())).map_err(|error| blamed(path, error))?;
+            }
+            Next::InParts(_) => pass(reader, path)?,
             Next::End(footer) => break footer,
-        };
-        reader.value(&entry, |_| Ok(())).map_err(|error| blamed(path, error))?;
+        }
         progress.set_position(reader.offset());
     };
     progress.finish_and_clear();
     Ok(footer)
+}
+
+/// Reads the parts of a record that was just begun.
+pub(super) fn pass<R: Read>(reader: &mut Reader<R>, path: &Path) -> anyhow::Result<()> {
+    while let NextPart::Part(_) = reader.part().map_err(|fault| faulty(path, fault))? {}
+    Ok(())
 }
 
 /// A file that cannot be used.
@@ -85,7 +93,7 @@ pub(super) fn blamed(path: &Path, error: anyhow::Error) -> anyhow::Error {
 /// What a file of so many bytes is, for people.
 fn text(path: &str, bytes: u64, header: &Header, footer: &Footer) -> String {
     let Header { cluster, keyspace, protocol, node, version, begun_ms, one_moment } = header;
-    let Counts { keys, with_deadline, key_bytes, value_bytes, types } = &footer.counts;
+    let Counts { keys, with_deadline, key_bytes, value_bytes, types, in_parts, changed } = &footer.counts;
     let moment = if *one_moment {
         "all of it".to_owned()
     } else {
@@ -96,7 +104,7 @@ fn text(path: &str, bytes: u64, header: &Header, footer: &Footer) -> String {
     };
     let kinds: Vec<_> = types.iter().map(|(name, count)| format!("{count} {name}")).collect();
     let kinds = if kinds.is_empty() { "no keys".to_owned() } else { kinds.join(", ") };
-    let text = [
+    let mut text = vec![
         format!("{path}: whole, {bytes} bytes"),
         format!("  of          keyspace {keyspace} of cluster {cluster}, with {protocol}"),
         format!("  saved       {}, through node {node}, by isochrone {version}", date(*begun_ms)),
@@ -104,6 +112,9 @@ fn text(path: &str, bytes: u64, header: &Header, footer: &Footer) -> String {
         format!("  keys        {keys} of {key_bytes} bytes; {with_deadline} with a deadline"),
         format!("  values      {value_bytes} bytes; {kinds}"),
     ];
+    if *in_parts > 0 {
+        text.push(format!("  in parts    {}", super::in_parts(*in_parts, *changed)));
+    }
     text.iter().map(|line| clean_line(line) + "\n").collect()
 }
 
@@ -124,7 +135,15 @@ mod tests {
             one_moment: false,
         };
         let types = [("hash".to_owned(), 2), ("string".to_owned(), 40)].into();
-        let counts = Counts { keys: 42, with_deadline: 3, key_bytes: 300, value_bytes: 9_000, types };
+        let counts = Counts {
+            keys: 42,
+            with_deadline: 3,
+            key_bytes: 300,
+            value_bytes: 9_000,
+            types,
+            in_parts: 2,
+            changed: 1,
+        };
         let footer = Footer { counts, ended_ms: 1_700_000_001_450 };
         expect![[r#"
             main.backup: whole, 9999 bytes
@@ -133,6 +152,7 @@ mod tests {
               one moment  none: each key as it was at some moment of the 1.2 s that it took
               keys        42 of 300 bytes; 3 with a deadline
               values      9000 bytes; 2 hash, 40 string
+              in parts    2 values that are longer than a node tells at once; 1 of them written while it was read, so that its parts are of different moments
         "#]]
         .assert_eq(&text("main.backup", 9_999, &header, &footer));
     }

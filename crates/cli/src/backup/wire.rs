@@ -158,6 +158,11 @@ impl Connection {
     pub(super) fn ask(&mut self, words: &[&[u8]]) -> anyhow::Result<Reply> {
         self.push(words);
         self.flush()?;
+        self.answer()
+    }
+
+    /// The next reply, whole.
+    pub(super) fn answer(&mut self) -> anyhow::Result<Reply> {
         let mut left = REPLY_MAX;
         self.reply(&mut left, 0)
     }

@@ -2,9 +2,10 @@
 
 use super::{Case, Check};
 use crate::status::told::Told;
+use isochrone_node::node::StartError;
 use std::io::Read;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// How long a program of this machine may take to answer.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -20,6 +21,9 @@ const NTP: &str =
     "have it set by NTP (chrony, systemd-timesyncd): keys expire by the clock of the node that is asked";
 
 pub(super) fn look(case: &Case) -> Vec<Check> {
+    if SystemTime::now() < UNIX_EPOCH {
+        return vec![Check::refused("clock", StartError::Clock)];
+    }
     let asked = answer("chronyc", &["-c", "tracking"]).and_then(|text| of_chrony(&text));
     let asked = asked.or_else(|| {
         let text = answer("timedatectl", &["show", "--property=NTPSynchronized", "--value"])?;

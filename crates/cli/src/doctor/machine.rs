@@ -3,12 +3,18 @@
 use super::{Case, Check, count, size};
 use isochrone_core::Deployment;
 use isochrone_core::deployment::{Limit, Node};
-use isochrone_node::limits::{Limits, open_files};
+use isochrone_node::limits::{self, Limits, group_memory, open_files};
+use isochrone_node::shard::SNAPSHOT_BYTES;
+use isochrone_node::snapshots::SnapshotStore;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 pub(super) fn look(case: &Case) -> Vec<Check> {
-    vec![files(&case.deployment, case.node(), open_files()), memory(&case.deployment), processors()]
+    let mut checks =
+        vec![files(&case.deployment, case.node(), open_files()), memory(&case.deployment), processors()];
+    let held = case.data.as_deref().map(Held::of);
+    checks.extend(held.and_then(|held| fits(held, limits::memory())));
+    checks
 }
 
 /// Whether there is a file for each client of which the deployment speaks.
@@ -30,13 +36,10 @@ fn files(deployment: &Deployment, me: &Node, most: Option<u64>) -> Check {
 
 fn memory(deployment: &Deployment) -> Check {
     let told = fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-    let limits = groups.lines().flat_map(group_limits);
-    let limit = limits.filter_map(|path| fs::read_to_string(path).ok()?.trim().parse::<u64>().ok()).min();
     let peers = (deployment.nodes().len() as u64).saturating_sub(1);
     let bound = |limit| deployment.limits().get(limit);
     let queues = bound(Limit::PeerQueue).saturating_mul(peers);
-    suffices(available(&told), limit, bound(Limit::JournalQueue).saturating_add(queues))
+    suffices(available(&told), group_memory(), bound(Limit::JournalQueue).saturating_add(queues))
 }
 
 /// Whether so many bytes suffice where a control group may have no more than its limit, for what may wait for the disk and
@@ -68,20 +71,49 @@ fn available(told: &str) -> Option<u64> {
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// Where the limits of memory stand that hold for a control group, of which this is the line in the table of a process: its
-/// own, and those of all above it.
-fn group_limits(line: &str) -> Vec<PathBuf> {
-    let mut parts = line.splitn(3, ':').skip(1);
-    let (Some(kinds), Some(group)) = (parts.next(), parts.next()) else { return Vec::new() };
-    let (root, file) = match kinds {
-        "" => ("/sys/fs/cgroup", "memory.max"),
-        _ if kinds.split(',').any(|kind| kind == "memory") => {
-            ("/sys/fs/cgroup/memory", "memory.limit_in_bytes")
+/// What a data directory holds of which a start makes its data, bytes.
+#[derive(Copy, Clone)]
+struct Held {
+    /// The newest snapshots.
+    snapshots: u64,
+    /// The journal's segments.
+    journal: u64,
+}
+
+impl Held {
+    /// What cannot be looked at counts as nothing: other checks say so.
+    fn of(data: &Path) -> Held {
+        let entries = fs::read_dir(data.join("journal")).into_iter().flatten().flatten();
+        let segments = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with("segment-"));
+        Held {
+            snapshots: SnapshotStore::newest_bytes(&data.join("snapshots")),
+            journal: segments.map(|entry| entry.metadata().map_or(0, |about| about.len())).sum(),
         }
-        _ => return Vec::new(),
-    };
-    let groups = Path::new(group.trim_start_matches('/')).ancestors();
-    groups.map(|group| Path::new(root).join(group).join(file)).collect()
+    }
+}
+
+/// Whether a start has memory for what is on the disk; nothing where there is nothing, or nobody tells how much memory there is.
+fn fits(held: Held, limit: Option<u64>) -> Option<Check> {
+    let (name, limit) = ("memory for data", limit?);
+    // The next snapshot is written once so much has been recorded since the last.
+    let since = held.journal.min(held.snapshots.max(SNAPSHOT_BYTES));
+    let all = held.snapshots.saturating_add(since);
+    if all == 0 {
+        return None;
+    }
+    let found = format!(
+        "a start reads {} of snapshots and up to {} of the journal, and may have {}",
+        size(held.snapshots),
+        size(since),
+        size(limit)
+    );
+    Some(if all > limit {
+        let advice = "as far as none of it is overwritten or deleted, it does not fit: give it more (a service has its own \
+                      limit, MemoryMax), or have less data (docs/operations.md, \"Memory that runs out\")";
+        Check::warn(name, found, advice)
+    } else {
+        Check::ok(name, found)
+    })
 }
 
 fn processors() -> Check {
@@ -126,19 +158,30 @@ mod tests {
     }
 
     #[test]
-    fn a_control_group_is_bound_by_those_above_it() {
-        let paths = |line| -> Vec<String> {
-            group_limits(line).iter().map(|path| path.display().to_string()).collect()
+    fn what_is_on_the_disk_is_held_against_the_memory_that_a_start_may_have() {
+        const MIB: u64 = 1 << 20;
+        let check = |snapshots: u64, journal: u64, limit: u64| {
+            fits(Held { snapshots: snapshots * MIB, journal: journal * MIB }, Some(limit * MIB))
         };
+        let verdict = |snapshots, journal, limit| check(snapshots, journal, limit).map(|check| check.verdict);
+        // Of a journal that reaches back to the snapshot before the newest, no more than was recorded since that counts.
+        assert_eq!(verdict(250, 500, 500), Some(Verdict::Ok));
+        assert_eq!(verdict(250, 500, 499), Some(Verdict::Warn));
+        assert_eq!(verdict(0, 200, 64), Some(Verdict::Ok));
+        assert_eq!((verdict(0, 0, 400), fits(Held { snapshots: 1, journal: 1 }, None)), (None, None));
+        let Check { found, .. } = check(250, 500, 400).unwrap();
         assert_eq!(
-            paths("0::/system.slice/isochrone"),
-            [
-                "/sys/fs/cgroup/system.slice/isochrone/memory.max",
-                "/sys/fs/cgroup/system.slice/memory.max",
-                "/sys/fs/cgroup/memory.max"
-            ]
+            found,
+            "a start reads 250 MiB of snapshots and up to 250 MiB of the journal, and may have 400 MiB"
         );
-        assert_eq!(paths("4:memory:/"), ["/sys/fs/cgroup/memory/memory.limit_in_bytes"]);
-        assert!(paths("1:cpu:/").is_empty() && paths("").is_empty());
+
+        let folder = tempfile::tempdir().unwrap();
+        let journal = folder.path().join("journal");
+        fs::create_dir(&journal).unwrap();
+        for (name, length) in [("segment-1.journal", 3), ("segment-2.journal", 4), ("spare-3.journal", 5)] {
+            fs::write(journal.join(name), vec![0; length]).unwrap();
+        }
+        let held = Held::of(folder.path());
+        assert_eq!((held.snapshots, held.journal), (0, 7));
     }
 }

@@ -16,7 +16,7 @@ use crate::{Status, node, protocols};
 use isochrone_core::deployment::Node;
 use isochrone_core::{Deployment, NodeId};
 use isochrone_node::journal::{DataDirectory, JournalError};
-use isochrone_node::node::{StartError, audit_log, credentials};
+use isochrone_node::node::{StartError, Validity, audit_log, credentials};
 use serde::Serialize;
 use std::io::IsTerminal;
 use std::path::PathBuf;
@@ -227,9 +227,9 @@ fn file(case: &Case) -> Vec<Check> {
     if security.peer.is_some() || security.client.is_some() || security.acl.is_some() {
         checks.push(match credentials(deployment, case.me) {
             Err(error) => Check::refused("certificates", error),
-            Ok(expiries) => {
+            Ok(validity) => {
                 let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-                certificates(&expiries, now)
+                certificates(&validity, now)
             }
         });
     }
@@ -238,18 +238,25 @@ fn file(case: &Case) -> Vec<Check> {
     checks
 }
 
-/// Until when certificates are good, which can be read.
-fn certificates(expiries: &[(&'static str, u64)], now: u64) -> Check {
+/// Whether and until when certificates are good, which can be read.
+fn certificates(Validity { begins, ends }: &Validity, now: u64) -> Check {
     let name = "certificates";
-    let listed: Vec<_> = expiries
+    let early = begins.saturating_sub(now);
+    if early > 0 {
+        let found =
+            format!("by this machine's clock they are good in {} only", count(early.div_ceil(DAY), "day"));
+        let advice = "see whether the clock is right (`date`): `isochrone cert` makes certificates that are good since the day before";
+        return Check::fail(name, found, advice);
+    }
+    let listed: Vec<_> = ends
         .iter()
         .map(|(which, at)| match at.saturating_sub(now) {
             0 => format!("{which} has run out"),
             left => format!("{which} is good for {}", count(left / DAY, "day")),
         })
         .collect();
-    let advice = "`isochrone cert` makes new ones, which are taken up without a restart";
-    match expiries.iter().map(|(_, at)| at.saturating_sub(now)).min() {
+    let advice = "where this machine's clock is right (`date`), `isochrone cert` makes new ones, which are taken up without a restart";
+    match ends.iter().map(|(_, at)| at.saturating_sub(now)).min() {
         None => Check::ok(name, "none in the file; its users can be read"),
         Some(0) => Check::fail(name, listed.join(", "), advice),
         Some(left) if left < SOON => Check::warn(name, listed.join(", "), advice),

@@ -5,7 +5,7 @@ use crate::up::table::millis;
 use isochrone_core::deployment::{Address, Node};
 use isochrone_node::node::{StartError, bound};
 use std::io::ErrorKind;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs, UdpSocket};
 use std::time::{Duration, Instant};
 use tokio::net::{TcpStream, lookup_host};
 use tokio::time::timeout;
@@ -46,8 +46,15 @@ pub(super) fn addresses(case: &Case) -> Vec<Check> {
     for (key, what, address) in places {
         let Some(address) = address else { continue };
         let name = format!("address {key}");
-        checks.push(match bound((address.host(), address.port())) {
-            Ok(_) => Check::ok(name, format!("{address} can be had")),
+        checks.push(match bound((address.host(), address.port())).map(drop) {
+            Ok(()) if case.runs() && !is_held(&address) => {
+                let found = format!("the node runs, and nothing listens at {address}");
+                let advice = "its name leads to another address than when the node started, or the node was started with another \
+                              file: start it again";
+                Check::warn(name, found, advice)
+            }
+            Ok(()) if case.runs() => Check::ok(name, format!("{address} is in use, and the node runs")),
+            Ok(()) => Check::ok(name, format!("{address} can be had")),
             Err(cause) if cause.kind() == ErrorKind::AddrInUse && case.runs() => {
                 Check::ok(name, format!("{address} is in use, and the node runs"))
             }
@@ -56,7 +63,34 @@ pub(super) fn addresses(case: &Case) -> Vec<Check> {
             }
         });
     }
+    checks.extend(loopback(case));
     checks
+}
+
+/// Whether somebody listens at one of the addresses that this is here.
+fn is_held(address: &Address) -> bool {
+    addresses_of(address).iter().any(|at| {
+        let held = bound((&at.ip().to_string(), at.port()));
+        held.is_err_and(|cause| cause.kind() == ErrorKind::AddrInUse)
+    })
+}
+
+/// What an address is here, nothing where its name is not known.
+fn addresses_of(address: &Address) -> Vec<SocketAddr> {
+    (address.host(), address.port()).to_socket_addrs().map(Iterator::collect).unwrap_or_default()
+}
+
+/// Told of where `listen` is this machine's loopback and that of another node is not: Debian has a machine's own name at
+/// 127.0.1.1, where no other machine reaches it.
+fn loopback(case: &Case) -> Option<Check> {
+    let local = |address: &Address| addresses_of(address).first().map(|at| at.ip().is_loopback());
+    let own = case.node().peer.as_ref().filter(|address| local(address) == Some(true))?;
+    let mut others = case.deployment.nodes().iter().filter(|node| node.id != case.me);
+    let other = others.find(|node| node.peer.as_ref().and_then(local) == Some(false))?;
+    let found = format!("{own} is this machine's loopback here, where {} does not reach it", other.name);
+    let advice = "give the name this machine's own address in /etc/hosts, in place of 127.0.1.1 or the like, or write that \
+                  address into the file, and start the node again";
+    Some(Check::warn("listen on loopback", found, advice))
 }
 
 /// The same host at another port.
@@ -244,7 +278,7 @@ fn judge(peer: &Node, address: &Address, says: Option<f64>, missed: bool, way: R
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::{case, three_nodes};
+    use super::super::tests::{case, three_at, three_nodes};
     use super::super::{Told, Verdict};
     use super::*;
     use serde_json::json;
@@ -338,6 +372,23 @@ mod tests {
         assert!(check.advice.unwrap().starts_with("right where or1 was removed for good; else see "));
         let way = Way { refused: true, ..way(&[73]) };
         assert_eq!(judge(peer, &address, Some(73.0), false, Ok(way)).verdict, Verdict::Warn);
+    }
+
+    #[test]
+    fn a_node_that_runs_and_does_not_listen_where_its_name_leads_is_told_of() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = Address::parse(&listener.local_addr().unwrap().to_string()).unwrap();
+        assert!(is_held(&address));
+        drop(listener);
+        assert!(!is_held(&address));
+        // Debian's 127.0.1.1, or a file for one machine.
+        let told = |hosts| loopback(&case(three_at(hosts, ""), None, None)).map(|check| check.found);
+        assert_eq!(
+            told(["127.0.1.1", "127.0.0.1", "10.2.0.1"]).unwrap(),
+            "127.0.1.1:7000 is this machine's loopback here, where fr1 does not reach it"
+        );
+        assert_eq!(told(["127.0.0.1", "127.0.0.2", "127.0.0.3"]), None);
+        assert_eq!(told(["10.0.0.1", "127.0.0.2", "10.2.0.1"]), None);
     }
 
     #[test]

@@ -6,13 +6,17 @@ use std::path::Path;
 
 /// A deployment with this at its end.
 pub(super) fn three_nodes(end: &str) -> Deployment {
+    three_at(["10.0.0.1", "10.1.0.1", "10.2.0.1"], end)
+}
+
+/// The same, of nodes at these hosts.
+pub(super) fn three_at(hosts: [&str; 3], end: &str) -> Deployment {
     let mut text = "cluster = \"shop\"\n".to_owned();
-    for (number, (name, region)) in
-        [("va1", "US East"), ("or1", "US West"), ("fr1", "Euro")].into_iter().enumerate()
-    {
+    let names = [("va1", "US East"), ("or1", "US West"), ("fr1", "Euro")];
+    for (host, (name, region)) in hosts.into_iter().zip(names) {
         text += &format!(
             "[[region]]\nname = \"{region}\"\n[[node]]\nname = \"{name}\"\nregion = \"{region}\"\n\
-             listen = \"10.{number}.0.1:7000\"\nredis = \"10.{number}.0.1:6379\"\n"
+             listen = \"{host}:7000\"\nredis = \"{host}:6379\"\n"
         );
     }
     text += &format!("[[keyspace]]\nname = \"main\"\nprotocol = \"multipaxos\"\n{end}\n");
@@ -74,7 +78,7 @@ fn certificates_are_told_of_a_month_before_they_run_out() {
     let check = |days: &[u64]| {
         let names = ["authority", "peer", "client"];
         let ends: Vec<_> = names.into_iter().zip(days).map(|(name, left)| (name, now + left * DAY)).collect();
-        let check = certificates(&ends, now);
+        let check = certificates(&Validity { begins: now, ends }, now);
         (check.verdict, check.found)
     };
     let found = "authority is good for 3000 days, peer is good for 31 days".to_owned();
@@ -83,6 +87,11 @@ fn certificates_are_told_of_a_month_before_they_run_out() {
     assert_eq!(check(&[3_000, 1]), (Verdict::Warn, found));
     assert_eq!(check(&[3_000, 31, 0]).0, Verdict::Fail);
     assert_eq!(check(&[]).0, Verdict::Ok);
+    // By a clock that is two days behind.
+    let early = Validity { begins: now + 2 * DAY, ends: vec![("peer", now + 40 * DAY)] };
+    let check = certificates(&early, now);
+    let found = "by this machine's clock they are good in 2 days only".to_owned();
+    assert_eq!((check.verdict, check.found), (Verdict::Fail, found));
 }
 
 #[test]

@@ -113,6 +113,15 @@ pub enum Base {
     One,
 }
 
+/// A first index that is not found out: samples that are predicted may be few.
+fn first_index(text: &str) -> Result<read::Base, String> {
+    match text {
+        "0" => Ok(read::Base::Zero),
+        "1" => Ok(read::Base::One),
+        _ => Err("files count from 0 or from 1".to_owned()),
+    }
+}
+
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n  isochrone learn plan kdda.svm.gz\n  isochrone learn plan kdda.svm.gz --out kdda.plan --threads 16"
@@ -259,6 +268,10 @@ pub struct Predict {
     pub out: Option<PathBuf>,
     #[command(flatten)]
     pub lists: Lists,
+    /// The first index of a file of svmlight's lines [default: that of the lines that the model learnt from; where that was a
+    /// table, it must be said]
+    #[arg(long, value_name = "0|1", value_parser = first_index)]
+    pub base: Option<read::Base>,
     /// Keep values in double precision: eight bytes each instead of four
     #[arg(long)]
     pub double: bool,
@@ -275,6 +288,10 @@ pub struct Evaluate {
     /// The model
     #[arg(long, value_name = "FILE")]
     pub model: PathBuf,
+    /// The first index of a file of svmlight's lines [default: that of the lines that the model learnt from; where that was a
+    /// table, it must be said]
+    #[arg(long, value_name = "0|1", value_parser = first_index)]
+    pub base: Option<read::Base>,
     #[command(flatten)]
     pub label: Label,
     #[command(flatten)]

@@ -14,6 +14,7 @@ use crate::{Status, Usage};
 use anyhow::bail;
 use arguments::{Base, Care, Input, Label, Learn, Lists, Verb};
 use indicatif::ProgressBar;
+use isochrone_learn::generate::RecipeError;
 use isochrone_learn::read::{self, Columns, Options, ReadError, Reader};
 use isochrone_learn::saved::{Numbering, SavedError, SavedModel};
 use isochrone_learn::tasks::NotPairs;
@@ -34,14 +35,16 @@ pub(crate) fn run(arguments: Learn) -> anyhow::Result<Status> {
     }
 }
 
-/// Whether an error is about the files that were given, and so about what was asked for.
+/// Whether an error is about the files that were given, and so about what was asked for; memory that they want in vain is not.
 pub(crate) fn is_usage(error: &anyhow::Error) -> bool {
-    error.is::<ReadError>()
+    error.downcast_ref::<ReadError>().is_some_and(|error| !error.is_memory())
         || error.is::<DataError>()
         || error.is::<SavedError>()
         || error.is::<isochrone_learn::plan::file::PlanFileError>()
         || error.is::<isochrone_learn::plan::PlanMismatch>()
-        || error.is::<isochrone_learn::generate::RecipeError>()
+        || error
+            .downcast_ref::<RecipeError>()
+            .is_some_and(|error| !matches!(error, RecipeError::NoRoom { .. }))
 }
 
 /// Refuses a place that nothing can be written to, before what is to be written there takes its time.
@@ -139,11 +142,43 @@ fn careful(care: &Care) -> Options {
     Options { double: care.double, skip_errors: care.skip_errors, ..Options::default() }
 }
 
-/// Options to read a file as that of a model was. Features that the model has not seen are not wrong: they count as
-/// nothing.
-fn like(numbering: Numbering, options: Options) -> Options {
-    let Numbering { format, base, bits } = numbering;
-    Options { format, base, bits, width: None, ..options }
+/// Opens what a model of this file is to predict, and reads it as what that learnt from, but for a first index that was given.
+/// Features that the model has not seen are not wrong: they count as nothing.
+fn open_like(
+    (of, model): (&Path, &SavedModel),
+    path: &Path,
+    base: Option<read::Base>,
+    options: Options,
+    label: Option<&Label>,
+    lists: &Lists,
+) -> anyhow::Result<(Reader, ProgressBar)> {
+    let Numbering { format, base: known, bits } = model.numbering;
+    if format == read::Format::Vw && base.is_some() {
+        let of = of.display();
+        bail!(Usage(format!("--base: it is for svmlight; {of} is of --input vw, where names are hashed")));
+    }
+    let base_of = base.is_none().then(|| of.to_owned());
+    let options = Options { format, base: base.unwrap_or(known), base_of, bits, width: None, ..options };
+    let (reader, progress) = open(path, &options)?;
+    counts_so(path, &reader, base)?;
+    are_columns(path, &reader, format, label, lists)?;
+    if options.base == read::Base::Auto && reader.base() != read::Base::Auto {
+        bail!(Usage(format!(
+            "{}: it has lines, and {} is of a table, which does not tell whether they count features from 0 or from 1\n  \
+             say --base 0 (as scikit-learn writes by default) or --base 1 (as libsvm's files have it)",
+            path.display(),
+            of.display()
+        )));
+    }
+    Ok((reader, progress))
+}
+
+/// Refuses a given first index that a table does not have.
+fn counts_so(path: &Path, reader: &Reader, base: Option<read::Base>) -> anyhow::Result<()> {
+    if base == Some(read::Base::One) && reader.base() == read::Base::Auto {
+        bail!(Usage(format!("--base 1: {} is a table, whose indices count from 0", path.display())));
+    }
+    Ok(())
 }
 
 fn numbering(options: &Options, reader: &Reader) -> Numbering {
@@ -154,9 +189,7 @@ fn numbering(options: &Options, reader: &Reader) -> Numbering {
 fn input(path: &Path, input: &Input) -> anyhow::Result<(Options, Reader, ProgressBar)> {
     let options = options(input)?;
     let (reader, progress) = open(path, &options)?;
-    if input.base == Base::One && reader.base() == read::Base::Auto {
-        bail!(Usage(format!("--base 1: {} is a table, whose indices count from 0", path.display())));
-    }
+    counts_so(path, &reader, Some(options.base))?;
     are_columns(path, &reader, options.format, Some(&input.label), &input.lists)?;
     Ok((options, reader, progress))
 }
@@ -174,7 +207,7 @@ fn open(path: &Path, options: &Options) -> anyhow::Result<(Reader, ProgressBar)>
         progress.finish_and_clear();
     }
     let reader = reader.map_err(|error| match error {
-        ReadError::Open { .. } => {
+        ReadError::Open { .. } if !error.is_memory() => {
             anyhow::Error::from(Usage(format!("{error}\n  name a file of samples, or - for standard input")))
         }
         error => error.into(),
@@ -223,6 +256,19 @@ fn against_rest(labels: &[f64], class: f64) -> Vec<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn memory_that_is_not_there_is_no_fault_of_the_file() {
+        let cause = isochrone_learn::NoRoom::check("reading", 1 << 60, 1).unwrap_err();
+        let path = Path::new("a.svm").to_owned();
+        let error = ReadError::NoRoom { path: path.clone(), rows: 7, cause }.into();
+        assert!(!is_usage(&error));
+        assert!(error.to_string().starts_with(
+            "a.svm: after 7 samples there is no memory for more: 1073741824.0 GiB were asked for in vain"
+        ));
+        assert!(!is_usage(&RecipeError::NoRoom { bytes: 1 << 60 }.into()));
+        assert!(is_usage(&ReadError::Empty { path }.into()));
+    }
 
     #[test]
     fn the_two_zeros_are_one_label() {

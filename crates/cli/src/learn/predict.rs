@@ -2,13 +2,11 @@
 
 use super::arguments::{Evaluate, Predict, What};
 use super::told::count;
-use super::{
-    against_rest, apart, are_columns, careful, columns, like, model, no_cell, open, target, tell_skipped,
-};
+use super::{against_rest, apart, careful, columns, model, no_cell, open_like, target, tell_skipped};
 use crate::arguments::Format;
 use crate::output::{print_json, print_text, say, unprinted, unwritable};
 use crate::{Status, Usage};
-use anyhow::bail;
+use anyhow::{Context, bail};
 use isochrone_learn::Dataset;
 use isochrone_learn::read::Options;
 use isochrone_learn::saved::{SavedModel, SavedTask};
@@ -64,9 +62,8 @@ enum Line<'a> {
 fn predict(model: &SavedModel, arguments: &Predict, to: impl Write) -> anyhow::Result<()> {
     let columns = columns(None, &arguments.lists);
     let options = Options { double: arguments.double, columns, ..Options::default() };
-    let options = like(model.numbering, options);
-    let (mut reader, progress) = open(&arguments.data, &options)?;
-    are_columns(&arguments.data, &reader, options.format, None, &arguments.lists)?;
+    let Predict { data, base, lists, .. } = arguments;
+    let (mut reader, progress) = open_like((&arguments.model, model), data, *base, options, None, lists)?;
     let mut to = BufWriter::new(to);
     let mut seen = Seen::default();
     while let Some(data) = reader.batch(ROWS)? {
@@ -157,19 +154,20 @@ fn line(to: &mut impl Write, format: Format, told: &Line<'_>) -> io::Result<()> 
 pub(super) fn evaluate(arguments: Evaluate) -> anyhow::Result<Status> {
     let model = model(&arguments.model)?;
     let columns = columns(Some(&arguments.label), &arguments.lists);
-    let options = like(model.numbering, Options { columns, ..careful(&arguments.care) });
-    let (mut reader, progress) = open(&arguments.data, &options)?;
-    are_columns(&arguments.data, &reader, options.format, Some(&arguments.label), &arguments.lists)?;
+    let options = Options { columns, ..careful(&arguments.care) };
+    let Evaluate { data, base, label, lists, .. } = &arguments;
+    let (mut reader, progress) =
+        open_like((&arguments.model, &model), data, *base, options, Some(label), lists)?;
     let mut decisions = vec![Vec::new(); model.models.len()];
     let (mut labels, mut importances) = (Vec::new(), Vec::new());
     let mut seen = Seen::default();
     while let Some(data) = reader.batch(ROWS)? {
         seen.check(&model, &arguments.data, &data)?;
         for (all, more) in decisions.iter_mut().zip(model.decisions(&data)) {
-            all.extend(more);
+            keep(all, more.into_iter())?;
         }
-        labels.extend(data.labels());
-        importances.extend((0..data.len()).map(|row| data.importance(row)));
+        keep(&mut labels, data.labels().iter().copied())?;
+        keep(&mut importances, (0..data.len()).map(|row| data.importance(row)))?;
     }
     progress.finish_and_clear();
     tell_skipped(&reader);
@@ -212,6 +210,19 @@ pub(super) fn evaluate(arguments: Evaluate) -> anyhow::Result<Status> {
         }
     }
     Ok(Status::Held)
+}
+
+/// Keeps what is told of some samples more until all were seen.
+fn keep(all: &mut Vec<f64>, more: impl ExactSizeIterator<Item = f64>) -> anyhow::Result<()> {
+    let room = all.try_reserve(more.len());
+    room.with_context(|| {
+        let samples = all.len();
+        format!(
+            "after {samples} samples there is no memory for what is told of more: evaluate fewer at a time"
+        )
+    })?;
+    all.extend(more);
+    Ok(())
 }
 
 /// Names and values of what is said of predictions, for samples with these labels and importances (none where all are 1).

@@ -45,6 +45,7 @@ pub(crate) fn run(arguments: Up) -> anyhow::Result<Status> {
     if let Some(protocol) = protocol {
         let keyspace = deployment.redis_keyspace();
         deployment = deployment.with_protocol(keyspace, &protocol, &protocols::known())?;
+        deployment.survives_as_demanded(keyspace)?;
     }
     let plain = plain || format == Format::Json || !std::io::stdout().is_terminal();
     if plain || std::env::var_os("RUST_LOG").is_some() && !std::io::stderr().is_terminal() {

@@ -1,4 +1,5 @@
-//! A disk that is full: the node ends and says so, nothing that was answered is lost, and with room made it goes on.
+//! A disk that is full: the node ends and says so, nothing that was answered is lost, it can be started to be read, and with room
+//! made it goes on.
 //!
 //! The disk is a small file system in memory, in a mount namespace of the test's own; where the system lets nobody have
 //! one, nothing is tested.
@@ -6,13 +7,17 @@
 use super::processes::{Process, addresses, client, isochrone, until};
 use super::resp::{Client, Reply};
 use std::fs;
+use std::net::SocketAddr;
 use std::process::{Command, Stdio};
 
-/// Runs a node on 80 MiB of which something else has 48, until it ends; frees those and runs it again.
+/// Runs a node on 80 MiB of which something else has 48, until it ends, and as it is once more; frees those and runs it again.
 const SCRIPT: &str = "set -e
 mkdir disk
 mount -t tmpfs -o size=80m tmpfs disk
 head -c 50331648 /dev/zero >disk/ballast
+status=0
+\"$@\" || status=$?
+echo \"ended with $status\"
 status=0
 \"$@\" || status=$?
 echo \"ended with $status\"
@@ -29,6 +34,22 @@ fn alone() -> Command {
 
 fn value(index: usize) -> String {
     format!("{index:0>4096}")
+}
+
+/// Sets keys from this one on until the node has ended: the first one that was not answered.
+fn fill(address: SocketAddr, first: usize) -> usize {
+    let mut writer = client(address);
+    let mut next = first;
+    loop {
+        match writer.ask(&["SET", &format!("key:{next}"), &value(next)]) {
+            Ok(Reply::Text(_)) => next += 1,
+            // It elects itself first.
+            Ok(Reply::Error(text)) if text.starts_with("NOLEADER") && next == first => {}
+            Ok(reply) => panic!("{reply:?}"),
+            Err(_) => return next,
+        }
+        assert!(next < 100_000, "400 MiB do not fit");
+    }
 }
 
 #[test]
@@ -54,18 +75,7 @@ fn a_full_disk_ends_the_node_and_takes_nothing_that_was_answered() {
     let line = process.line();
     assert!(line.as_ref().is_some_and(|line| line.contains("is ready")), "{line:?}");
 
-    let mut writer = client(address);
-    let mut answered = 0;
-    loop {
-        match writer.ask(&["SET", &format!("key:{answered}"), &value(answered)]) {
-            Ok(Reply::Text(_)) => answered += 1,
-            // It elects itself first.
-            Ok(Reply::Error(text)) if text.starts_with("NOLEADER") && answered == 0 => {}
-            Ok(reply) => panic!("{reply:?}"),
-            Err(_) => break,
-        }
-        assert!(answered < 100_000, "400 MiB do not fit");
-    }
+    let answered = fill(address, 0);
     assert!(answered > 1000, "it ended after {answered}: the disk is not full yet");
     let line = process.line();
     let said = fs::read_to_string(&log).unwrap();
@@ -75,6 +85,14 @@ fn a_full_disk_ends_the_node_and_takes_nothing_that_was_answered() {
 
     let warned = said.matches("could not be made ahead of time").count();
     assert_eq!(warned, 1, "it was tried with every batch, and is said once: {said}");
+
+    // Some room was left, so that it can be read, and be told to delete.
+    let line = process.line();
+    assert!(line.as_ref().is_some_and(|line| line.contains("is ready")), "{line:?}");
+    let more = fill(address, answered) - answered;
+    assert!(more > 20, "only {more} more were answered by the second start");
+    let answered = answered + more;
+    assert_eq!(process.line().as_deref(), Some("ended with 1"));
 
     let line = process.line();
     assert!(line.as_ref().is_some_and(|line| line.contains("is ready")), "{line:?}");

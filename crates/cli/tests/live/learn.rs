@@ -71,7 +71,7 @@ fn parquet_and_arrow_are_the_same_samples() {
     let batched = [&text, &table, &arrow].map(|data| {
         let said = learn(folder, &["train", data, "--model", &model, "--batch-rows", "25"]);
         assert_eq!(said.0, 0, "{}", said.1);
-        learn(folder, &["predict", &text, "--model", &model, "--what", "decision"])
+        learn(folder, &["predict", &text, "--model", &model, "--what", "decision", "--base", "1"])
     });
     assert!(batched[0] == batched[1] && batched[1] == batched[2]);
     says(
@@ -126,6 +126,80 @@ fn parquet_and_arrow_are_the_same_samples() {
         2,
         expect![[r#"
             isochrone: FOLDER/data.arrow: column `day` has Utf8: numbers are wanted
+        "#]],
+    );
+}
+
+/// A model knows which number its data calls the first feature; where that was a table, or other data counts otherwise, it is said
+/// and not guessed.
+#[test]
+fn predicted_lines_count_as_they_are_said_to() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let (text, model) = (samples(folder), at(folder, "a.model"));
+    let table = table(folder, "parquet");
+    // The same lines, which count from 0; and those of them without a feature 0.
+    let (zero, few) = (at(folder, "zero.svm"), at(folder, "few.svm"));
+    let entry = |entry: &str| match entry.split_once(':') {
+        Some((index, value)) => format!("{}:{value}", index.parse::<u32>().unwrap() - 1),
+        None => entry.to_owned(),
+    };
+    let lines: Vec<String> = fs::read_to_string(&text)
+        .unwrap()
+        .lines()
+        .map(|line| line.split(" #").next().unwrap().split(' ').map(entry).collect::<Vec<_>>().join(" "))
+        .collect();
+    fs::write(&zero, lines.join("\n")).unwrap();
+    fs::write(&few, "7 1:1 2:1\n7 3:1\n").unwrap();
+    let decisions = |data: &str, base: &[&str]| {
+        learn(folder, &[&["predict", data, "--model", &model, "--what", "decision"], base].concat())
+    };
+    for data in [&table, &text, &zero] {
+        assert_eq!(learn(folder, &["train", data, "--model", &model, "--threads", "2"]).0, 0);
+        let expected = decisions(&table, &[]);
+        assert_eq!((expected.0, expected.1.lines().count()), (0, 60));
+        assert_eq!(decisions(&text, &["--base", "1"]), expected);
+        assert_eq!(decisions(&zero, &["--base", "0"]), expected);
+        let [as_zero, as_one] = ["0", "1"].map(|base| decisions(&few, &["--base", base]));
+        assert!(as_zero.0 == 0 && as_one.0 == 0 && as_zero != as_one);
+        if *data == zero {
+            assert_eq!(decisions(&few, &[]), as_zero);
+        }
+    }
+    assert_eq!(learn(folder, &["train", &table, "--model", &model, "--threads", "2"]).0, 0);
+    for verb in ["predict", "evaluate"] {
+        for data in [&text, &zero, &few] {
+            let wanted = format!(
+                "isochrone: {}: it has lines, and FOLDER/a.model is of a table, which does not tell whether they count features \
+                 from 0 or from 1\n  say --base 0 (as scikit-learn writes by default) or --base 1 (as libsvm's files have it)\n",
+                data.replace(folder.to_str().unwrap(), "FOLDER")
+            );
+            assert_eq!(learn(folder, &[verb, data, "--model", &model]), (2, wanted));
+        }
+        let wanted =
+            "isochrone: --base 1: FOLDER/data.parquet is a table, whose indices count from 0\n".to_owned();
+        assert_eq!(learn(folder, &[verb, &table, "--model", &model, "--base", "1"]), (2, wanted));
+    }
+    assert_eq!(learn(folder, &["train", &text, "--model", &model, "--threads", "2"]).0, 0);
+    says(
+        folder,
+        &["predict", &zero, "--model", &model],
+        2,
+        expect![[r#"
+            isochrone: FOLDER/zero.svm:1:3: `0:-1`: expected an index from 1 on, from which the data of FOLDER/a.model counted: if this file alone counts from 0, say --base 0; if that did too, train again with --base 0
+        "#]],
+    );
+    let (status, said) = decisions(&text, &["--base", "2"]);
+    assert!(status == 2 && said.contains("for '--base <0|1>': files count from 0 or from 1"), "{said}");
+    let vw = at(folder, "data.vw");
+    fs::write(&vw, "4 |a b\n7 |a c\n").unwrap();
+    assert_eq!(learn(folder, &["train", &vw, "--model", &model, "--input", "vw"]).0, 0);
+    says(
+        folder,
+        &["evaluate", &vw, "--model", &model, "--base", "0"],
+        2,
+        expect![[r#"
+            isochrone: --base: it is for svmlight; FOLDER/a.model is of --input vw, where names are hashed
         "#]],
     );
 }
@@ -219,7 +293,7 @@ fn what_is_piped_is_what_the_file_has() {
         if piped.contains(".svm") {
             assert!(by_pipe == by_file, "{piped}");
         }
-        let (status, told, _) = outcome(["learn", "evaluate", &text, "--model", &model]);
+        let (status, told, _) = outcome(["learn", "evaluate", &text, "--model", &model, "--base", "1"]);
         assert!(status == 0 && told.contains("accuracy                 1.000000"), "{piped}: {told}");
     }
     let mut broken = isochrone(train("-"));

@@ -37,10 +37,13 @@ pub use stream::{
 };
 
 use crate::Stamp;
-use serde::{Deserialize, Serialize};
+use crate::migration::Versions;
+use serde::ser::SerializeStruct as _;
+use serde::{Deserialize, Serialize, Serializer};
 
 /// One command as it is replicated.
-#[derive(Clone, Eq, PartialEq, Hash, Debug, Serialize, Deserialize)]
+#[derive(Clone, Eq, PartialEq, Hash, Debug, Deserialize)]
+#[serde(from = "Encoded")]
 pub struct Command {
     /// The wall clock of the gateway when it took the command in. Keys that it touches and whose deadline
     /// lies at or before it are deleted by it; relative times in replies are counted from it.
@@ -51,12 +54,41 @@ pub struct Command {
     /// be answered at once, out of the log, while an earlier write of the same connection is under way; or a write
     /// while such a read of the same connection is.
     pub in_order: bool,
+    /// In which versions its client knows the places of its keys. Nothing where keys cannot move, and in what was written before
+    /// commands said it: that is executed by whoever serves its keys, as it was.
+    pub known: Option<Versions>,
 }
 
 impl Command {
     /// A command that keeps no place.
     pub fn new(stamp: Stamp, operation: Operation) -> Command {
-        Command { stamp, operation, in_order: false }
+        Command { stamp, operation, in_order: false, known: None }
+    }
+}
+
+/// A command as it is written. The last number's lowest bit says whether it keeps its place, and the others what is known: so
+/// a command that says nothing of that is written as those were that could not.
+#[derive(Deserialize)]
+struct Encoded {
+    stamp: Stamp,
+    operation: Operation,
+    said: u64,
+}
+
+impl From<Encoded> for Command {
+    fn from(Encoded { stamp, operation, said }: Encoded) -> Command {
+        Command { stamp, operation, in_order: said & 1 == 1, known: Versions::of_number(said >> 1) }
+    }
+}
+
+impl Serialize for Command {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let said = u64::from(self.known.map_or(0, Versions::number)) << 1 | u64::from(self.in_order);
+        let mut fields = serializer.serialize_struct("Command", 3)?;
+        fields.serialize_field("stamp", &self.stamp)?;
+        fields.serialize_field("operation", &self.operation)?;
+        fields.serialize_field("said", &said)?;
+        fields.end()
     }
 }
 

@@ -220,7 +220,7 @@ pub enum Operation {
     // Transactions.
     /// `MULTI` ... `EXEC`: the answers of the operations as an array, executed with nothing between them and
     /// all with the command's stamp; the nil array, and no change, where a watched key's version (see
-    /// `Version`) is no longer the one given, or for [`PRESENT`] where the key is not there.
+    /// `Version`, and `Watch` for keys that are absent) is no longer the one given, or for [`PRESENT`] where the key is not there.
     Transaction { watched: Arc<[(Blob, u64)]>, operations: Arc<[Operation]> },
 
     // Bitmaps: strings whose bit 0 is the highest of the first byte.
@@ -319,6 +319,16 @@ pub enum Operation {
     /// Adds to an integer, which expires at `until` where it has no deadline; `anew` where a key that has none, of any type, is
     /// replaced. An array of the sum, and the milliseconds until the deadline.
     CountUntil { key: Blob, by: i64, until: Stamp, anew: bool },
+
+    // What is asked with a command, to know what it has done.
+    /// Which of these keys the command that this is a part of has deleted because their time was over: an array of 1 and 0. Where two
+    /// commands that only read find one key over at once, and a protocol lets replicas execute them in either order, both may say so.
+    Expired { keys: Keys },
+
+    // Conditions of transactions.
+    /// As `Version`; but where the key is absent, an even number above 0 that stands for this absence, until a value is put there, and
+    /// for five minutes after it was last asked for. The seed tells those apart that two ask for in one nanosecond.
+    Watch { key: Blob, seed: u64 },
 }
 
 impl Operation {
@@ -353,7 +363,7 @@ impl Operation {
             Copy { .. } => "copy",
             RandomKey { .. } => "randomkey",
             Sweep { .. } => "sweep",
-            Version { .. } => "watch",
+            Version { .. } | Watch { .. } => "watch",
             HSet { .. } => "hset",
             HSetNx { .. } => "hsetnx",
             HGet { .. } => "hget",
@@ -459,6 +469,7 @@ impl Operation {
             PfCount { .. } => "pfcount",
             PfMerge { .. } => "pfmerge",
             Sort { .. } | SortStore { .. } => "sort",
+            Expired { .. } => "expired",
         }
     }
 }

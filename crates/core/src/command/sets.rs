@@ -100,7 +100,8 @@ impl Operation {
             | SCombine { keys, .. }
             | SInterCard { keys, .. }
             | ZInterCard { keys, .. }
-            | PfCount { keys } => all(keys, Read),
+            | PfCount { keys }
+            | Expired { keys } => all(keys, Read),
 
             Set { key, condition, expiry, get, .. } => {
                 let blind = *condition == Condition::Always && *expiry != Expiry::Keep && !get;
@@ -148,7 +149,8 @@ impl Operation {
             | XTrim { key, .. }
             | Restore { key, .. }
             | XGroup { key, .. }
-            | PfAdd { key, .. } => visit(self::Touch::Key(key, Update)),
+            | PfAdd { key, .. }
+            | Watch { key, .. } => visit(self::Touch::Key(key, Update)),
 
             Del { keys } | Sweep { keys } | LMPop { keys, .. } | ZMPop { keys, .. } => all(keys, Update),
 

@@ -10,6 +10,27 @@ fn an_operation_stays_small() {
     assert!(size_of::<Response>() <= 32, "{}", size_of::<Response>());
 }
 
+/// What was written before commands said versions is read as it was meant, and what says none is written so.
+#[test]
+fn a_command_is_written_as_ever_where_no_version_is_known() {
+    let (stamp, operation) = (Stamp::from_nanos(7), Operation::DbSize);
+    for in_order in [false, true] {
+        let command = Command { in_order, ..Command::new(stamp, operation.clone()) };
+        let before = wire::encode(&(stamp, &operation, in_order));
+        assert_eq!(wire::encode(&command), before);
+        assert_eq!(wire::decode::<Command>(&before), Ok(command.clone()));
+        for version in [0, 1, 1 << 20, u64::MAX] {
+            let known = Some(Versions::FIRST.and(version));
+            let command = Command { known, ..command.clone() };
+            let bytes = wire::encode(&command);
+            assert!(bytes.len() > before.len() || bytes.last() != before.last(), "{version}");
+            assert_eq!(wire::decode::<Command>(&bytes), Ok(command));
+        }
+    }
+    let beyond = wire::encode(&(stamp, &operation, u64::MAX));
+    assert_eq!(wire::decode::<Command>(&beyond).map(|command| command.known), Ok(None));
+}
+
 #[test]
 fn scores_are_written_as_redis_writes_them() {
     for (value, text) in [
@@ -111,6 +132,7 @@ fn operation() -> impl Strategy<Value = Operation> {
         Just(Operation::DbSize),
         Just(Operation::Flush),
         keys().prop_map(|keys| Operation::Sweep { keys }),
+        key().prop_map(|key| Operation::Watch { key, seed: 3 }),
     ];
     plain.prop_recursive(1, 4, 3, |inner| {
         (prop::collection::vec(inner, 0..3), key()).prop_map(|(operations, key)| Operation::Transaction {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::draft::{Located, Names, Section};
+use super::draft::{Names, Section};
 use super::parse::{NODES_MAX, Parser, REPLICATIONS, find_replica};
 use super::values::{one_of, suggest};
 use super::{Keyspace, Node, Parameters, Region};
@@ -13,6 +13,57 @@ pub(super) const PARTITIONS_MAX: u64 = 1_024;
 /// Copies beside the master of `curp` where the file does not say, and the most that there are: as `isochrone_plan::curp` has
 /// them.
 const CURP_COPIES: [u64; 2] = [2, 6];
+
+impl Keyspace {
+    /// Why so many whole regions as are demanded (`survive`) may not be lost, and what would be right; nothing where they may,
+    /// and where nothing is demanded.
+    pub(super) fn unsurvived(&self, region: impl Fn(NodeId) -> RegionId) -> Option<(String, String)> {
+        let demanded = u64::from(self.survive?);
+        let together = [self.replicas.clone()];
+        let groups = if self.placement.is_empty() { &together[..] } else { &self.placement };
+        let worst = groups.iter().enumerate().map(|(partition, group)| {
+            let mut per_region: BTreeMap<RegionId, usize> = BTreeMap::new();
+            for id in group {
+                *per_region.entry(region(*id)).or_default() += 1;
+            }
+            let mut sizes: Vec<usize> = per_region.into_values().collect();
+            sizes.sort_unstable_by(|a, b| b.cmp(a));
+            // The worst loss takes the regions with most replicas first.
+            let spare = (group.len() - 1) / 2;
+            let survived =
+                (1..=sizes.len()).take_while(|lost| sizes[..*lost].iter().sum::<usize>() <= spare).count();
+            (survived, partition, group.len(), sizes.len())
+        });
+        let (survived, partition, replicas, regions) = worst.min()?;
+        if demanded > survived as u64 {
+            let of = if self.placement.is_empty() { "" } else { &format!(" of partition {partition}") };
+            let wrong = format!(
+                "survive = {demanded}, but {replicas} replicas{of} in {regions} regions survive the loss of {survived}"
+            );
+            let places = 2 * demanded + 1;
+            return Some((
+                wrong,
+                format!("place {places} replicas in as many regions, or use survive = {survived}"),
+            ));
+        }
+        if self.protocol != "curp" {
+            return None;
+        }
+        // Whatever majority is left: data are with the master and its copies alone, each in a region of its own here.
+        let [default, most] = CURP_COPIES;
+        let mut reader = self.parameters.read();
+        let f = reader.integer("f", default, 0, most);
+        // A wrong one the protocol refuses by itself.
+        if reader.finish_partly().is_err() || demanded <= f {
+            return None;
+        }
+        let lost = f + 1;
+        let wrong = format!(
+            "survive = {demanded}, but with f = {f} of its protocol the loss of {lost} may take the master and all copies"
+        );
+        Some((wrong, format!("use parameters = {{ f = {demanded} }}, or survive = {f}")))
+    }
+}
 
 impl Parser<'_> {
     pub(super) fn keyspaces(
@@ -135,8 +186,10 @@ impl Parser<'_> {
             if places && keyspace.replication.is_some_and(|count| usize::from(count) < nodes.len()) {
                 keyspace.spread(nodes.len());
             }
-            if let Some(demanded) = survive {
-                self.survive(&section, &demanded, keyspace, nodes);
+            if let Some(demanded) = survive
+                && let Some((wrong, right)) = keyspace.unsurvived(|id| nodes[usize::from(id.0)].1.region)
+            {
+                section.refuse(self.mistakes, demanded.line, wrong, right);
             }
         }
         section.finish(self.mistakes);
@@ -280,61 +333,6 @@ impl Parser<'_> {
             wrong,
             format!("use an odd number of replicas: {}", possible.join(", ")),
         );
-    }
-
-    fn survive(
-        &mut self,
-        section: &Section<'_>,
-        demanded: &Located<u64>,
-        keyspace: &Keyspace,
-        nodes: &[(u32, Node)],
-    ) {
-        let together = [keyspace.replicas.clone()];
-        let groups = if keyspace.placement.is_empty() { &together[..] } else { &keyspace.placement };
-        let worst = groups.iter().enumerate().map(|(partition, group)| {
-            let mut per_region: BTreeMap<RegionId, usize> = BTreeMap::new();
-            for id in group {
-                *per_region.entry(nodes[usize::from(id.0)].1.region).or_default() += 1;
-            }
-            let mut sizes: Vec<usize> = per_region.into_values().collect();
-            sizes.sort_unstable_by(|a, b| b.cmp(a));
-            // The worst loss takes the regions with most replicas first.
-            let spare = (group.len() - 1) / 2;
-            let survived =
-                (1..=sizes.len()).take_while(|lost| sizes[..*lost].iter().sum::<usize>() <= spare).count();
-            (survived, partition, group.len(), sizes.len())
-        });
-        let Some((survived, partition, replicas, regions)) = worst.min() else { return };
-        if demanded.value > survived as u64 {
-            let of = if keyspace.placement.is_empty() { "" } else { &format!(" of partition {partition}") };
-            let wrong = format!(
-                "survive = {}, but {replicas} replicas{of} in {regions} regions survive the loss of {survived}",
-                demanded.value
-            );
-            let right = format!(
-                "place {} replicas in as many regions, or use survive = {survived}",
-                2 * demanded.value + 1
-            );
-            section.refuse(self.mistakes, demanded.line, wrong, right);
-            return;
-        }
-        if keyspace.protocol != "curp" {
-            return;
-        }
-        // Whatever majority is left: data are with the master and its copies alone, each in a region of its own here.
-        let [default, most] = CURP_COPIES;
-        let mut reader = keyspace.parameters.read();
-        let f = reader.integer("f", default, 0, most);
-        // A wrong one the protocol refuses by itself.
-        if reader.finish_partly().is_ok() && demanded.value > f {
-            let wrong = format!(
-                "survive = {}, but with f = {f} of its protocol the loss of {} may take the master and all copies",
-                demanded.value,
-                f + 1
-            );
-            let right = format!("use parameters = {{ f = {} }}, or survive = {f}", demanded.value);
-            section.refuse(self.mistakes, demanded.line, wrong, right);
-        }
     }
 
     fn redis_port(

@@ -22,6 +22,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::id::{KeyspaceId, NodeId, PartitionId, RegionId};
+use crate::notify::Flags;
 use crate::time::Span;
 use crate::topology::Matrix;
 
@@ -271,6 +272,7 @@ pub struct Deployment {
     matrix: Matrix,
     security: Security,
     fsync: bool,
+    notifies: Flags,
     limits: Limits,
 }
 
@@ -376,6 +378,7 @@ impl Deployment {
             matrix,
             security: Security::default(),
             fsync: true,
+            notifies: Flags::NONE,
             limits: Limits::default(),
         }
     }
@@ -495,6 +498,11 @@ impl Deployment {
     /// acknowledged writes, and whoever starts a node must print UNSAFE.
     pub fn fsync(&self) -> bool {
         self.fsync
+    }
+
+    /// Which events of keys a node tells those who subscribe there, until a client sets it otherwise.
+    pub fn notify_keyspace_events(&self) -> Flags {
+        self.notifies
     }
 
     /// The named limits.

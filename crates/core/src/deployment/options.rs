@@ -93,6 +93,17 @@ impl Deployment {
         Ok(self)
     }
 
+    /// Whether a keyspace survives what its file demands (`survive`), also with what a command line has put in the place of the file's.
+    ///
+    /// # Errors
+    /// If it does not; the message is that of the file, but for the line, which is where the keyspace begins.
+    pub fn survives_as_demanded(&self, id: KeyspaceId) -> Result<(), ConfigErrors> {
+        let keyspace = self.keyspace(id);
+        let Some((wrong, right)) = keyspace.unsurvived(|node| self.node(node).region) else { return Ok(()) };
+        let wrong = format!("keyspace {:?}: {wrong}", keyspace.name);
+        Err(ConfigErrors::one(self.file.clone(), keyspace.line, wrong, right))
+    }
+
     /// The same with another number of partitions, 1 to 1,024: for simulations, where no data is placed by it.
     ///
     /// # Errors

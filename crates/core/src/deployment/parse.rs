@@ -5,11 +5,12 @@ use std::path::Path;
 
 use toml::de::DeTable;
 
-use super::draft::{Located, Refusal, Section, Source, as_span};
+use super::draft::{Located, Refusal, Section, Source, as_span, as_text};
 use super::error::{ConfigErrors, Mistakes};
 use super::values::{one_of, scaled, suggest};
 use super::{Address, Deployment, Known, Limits, Network, Node, Region, security};
 use crate::id::{NodeId, RegionId};
+use crate::notify::Flags;
 use crate::time::Span;
 use crate::topology::{Cells, Matrix};
 
@@ -90,6 +91,11 @@ impl Parser<'_> {
         if let Some(name) = &cluster {
             self.check_name(&root, "cluster", name);
         }
+        let notifies = root.read("notify_keyspace_events", self.mistakes, |value| {
+            let right = "use letters of \"AKEg$lshzxetdmn\", such as \"KEA\" or \"Ex\"; \"\" is nothing";
+            let flags = Flags::parse(as_text(value.as_str())?.as_bytes());
+            flags.ok_or_else(|| Refusal::new("has a letter that is no class of events", right))
+        });
         let region_sections = root.sections("region", self.mistakes);
         let node_sections = root.sections("node", self.mistakes);
         let network = root.section("network", "[network]", self.mistakes);
@@ -135,6 +141,7 @@ impl Parser<'_> {
             matrix: matrix?,
             security,
             fsync,
+            notifies: notifies.map_or(Flags::NONE, |found| found.value),
             limits,
         })
     }

@@ -214,6 +214,23 @@ fn redis_clients_begin_in_the_keyspace_of_index_0_or_else_in_the_first() {
     assert_eq!([begins(0, 3), begins(3, 0), begins(3, 4)], ["bank", "other", "bank"]);
 }
 
+#[test]
+fn events_of_keys_are_told_as_the_file_says() {
+    let rest = "[[region]]\nname = \"R\"\n[[node]]\nname = \"n\"\nregion = \"R\"\n[[keyspace]]\nname = \"k\"\n\
+                protocol = \"multipaxos\"\nreplication = 1\n";
+    let told = |line: &str| {
+        let deployment = parse(&format!("{line}\n{rest}"), "file.toml");
+        deployment
+            .map(|found| found.notify_keyspace_events().to_string())
+            .map_err(|errors| errors.to_string())
+    };
+    assert_eq!(told(""), Ok(String::new()));
+    assert_eq!(told("notify_keyspace_events = \"KEA\""), Ok("AKE".to_owned()));
+    let wrong = told("notify_keyspace_events = \"Eq\"").unwrap_err();
+    let text = "file.toml:1: notify_keyspace_events = \"Eq\" has a letter that is no class of events";
+    assert!(wrong.contains(text) && wrong.contains("such as"), "{wrong}");
+}
+
 fn numbers(groups: &[Vec<NodeId>]) -> Vec<Vec<u16>> {
     groups.iter().map(|group| group.iter().map(|node| node.0).collect()).collect()
 }
@@ -276,6 +293,28 @@ fn survive_is_refused_above_the_copies_of_curp() {
     }
     let other = five("protocol = \"multipaxos\"\nreplication = 5\nsurvive = 2").unwrap();
     assert_eq!(other.keyspaces()[0].survive, Some(2));
+}
+
+/// What the command line puts in the place of the file's is held to what the file demands, when all of it is said.
+#[test]
+fn survive_is_refused_above_what_a_command_line_leaves() {
+    let written = five("protocol = \"multipaxos\"\nreplication = 5\nsurvive = 2").unwrap();
+    let (id, line) = (written.keyspaces()[0].id, written.keyspaces()[0].line);
+    let curp = |f: Option<&str>| {
+        let settings: Vec<_> = f.iter().map(|f| ("f".to_owned(), (*f).to_owned())).collect();
+        let curp = written.clone().with_protocol(id, "curp", &known()).unwrap();
+        let given = curp.with_parameters(id, &settings).unwrap().survives_as_demanded(id);
+        given.map_err(|errors| errors.to_string())
+    };
+    assert_eq!(written.survives_as_demanded(id), Ok(()));
+    assert_eq!((curp(None), curp(Some("3"))), (Ok(()), Ok(())));
+    assert_eq!(
+        curp(Some("1")),
+        Err(format!(
+            "five.toml:{line}: keyspace \"bank\": survive = 2, but with f = 1 of its protocol the loss of 2 may take the master and \
+             all copies\n  use parameters = {{ f = 2 }}, or survive = 1"
+        ))
+    );
 }
 
 #[test]

@@ -10,6 +10,7 @@ mod zipf;
 
 use crate::data::{Dataset, Values};
 use crate::exec::Stop;
+use crate::memory::NoRoom;
 use crate::shares::each_share;
 use crate::with_rows;
 use isochrone_core::Random;
@@ -93,6 +94,16 @@ pub enum RecipeError {
     /// Nothing to generate.
     #[error("{0} must be at least 1")]
     Nothing(&'static str),
+    /// There is no memory for so much.
+    #[error(
+        "so many samples and features want {:.1} GiB of memory, which is not there: give a larger scale, or fewer samples or \
+         features",
+        *bytes as f64 / f64::from(1 << 30)
+    )]
+    NoRoom {
+        /// What would be taken at a time.
+        bytes: u64,
+    },
     /// A deviation that is none.
     #[error("the noise is {0}, where a number from 0 on is wanted")]
     Noise(f64),
@@ -153,6 +164,26 @@ impl Recipe {
         Recipe { samples: (self.samples / scale).max(1), features, ..self }
     }
 
+    /// Refuses what there is no memory to make as a whole, by so many threads.
+    ///
+    /// # Errors
+    /// [`RecipeError::NoRoom`].
+    pub fn check_room(&self, threads: NonZeroUsize) -> Result<(), RecipeError> {
+        // What each entry and each sample takes in its block, a tenth of the entries more, and once more where blocks are put
+        // together.
+        let entries = f64::from(self.samples) * self.size_mean();
+        self.check(32 * u64::from(self.samples) + (17.0 * entries) as u64, threads.get())
+    }
+
+    /// Whether there is memory for so many bytes beside the tables.
+    fn check(&self, bytes: u64, threads: usize) -> Result<(), RecipeError> {
+        // The plane; but while the others are made of each feature a rank, a weight, a cell, and a place in one of two lists.
+        let each = if self.popularity == Popularity::Uniform { 4 } else { 4 + 8 + 12 + 8 };
+        let tables = each * u64::from(self.features);
+        let checked = NoRoom::check("making samples", bytes.saturating_add(tables), threads);
+        checked.map_err(|NoRoom { bytes, .. }| RecipeError::NoRoom { bytes })
+    }
+
     /// Mean number of features of a sample.
     pub fn size_mean(&self) -> f64 {
         match self.size {
@@ -196,7 +227,10 @@ pub struct Generator {
 }
 
 impl Generator {
-    /// Finds the exponent, and makes the tables: about 16 bytes a feature.
+    /// Finds the exponent, and makes the tables: about 16 bytes a feature, and twice as many meanwhile; 4 where all are as likely.
+    ///
+    /// # Errors
+    /// If the recipe cannot be followed, or there is no memory for the tables.
     pub fn new(recipe: Recipe) -> Result<Generator, RecipeError> {
         if !(recipe.noise >= 0.0 && recipe.noise.is_finite()) {
             return Err(RecipeError::Noise(recipe.noise));
@@ -220,6 +254,7 @@ impl Generator {
             Popularity::Zipf(exponent) => exponent,
             Popularity::Sharing(wanted) => exponent(recipe.features, recipe.size, wanted)?,
         };
+        recipe.check(0, 1)?;
         let mut random = Random::seeded(recipe.seed);
         let popularity = Alias::zipf(recipe.features, exponent, &mut random.fork());
         let mut normal = random.fork();

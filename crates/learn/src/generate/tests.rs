@@ -112,6 +112,14 @@ fn recipes_that_cannot_be_followed() {
         "samples of 100 features need at least 200 features to draw from, not 150"
     );
     assert_eq!(told(Recipe { samples: 0, ..Recipe::imdb() }), "the number of samples must be at least 1");
+    // More entries than addresses, none of which is made to find that out.
+    let huge = Recipe { samples: u32::MAX, size: Size::Exactly(1_000_000), ..Recipe::hotspot(2_000_000) };
+    let error = huge.check_room(threads(2)).unwrap_err().to_string();
+    assert!(
+        error.contains(" GiB of memory, which is not there: give a larger scale, or fewer samples"),
+        "{error}"
+    );
+    assert_eq!(Recipe::imdb().scaled(64).check_room(threads(2)), Ok(()));
     for noise in [f64::NAN, f64::INFINITY, -0.1] {
         let told = told(Recipe { noise, ..Recipe::imdb() });
         assert_eq!(told, format!("the noise is {noise}, where a number from 0 on is wanted"));

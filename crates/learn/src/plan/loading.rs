@@ -1,7 +1,7 @@
 //! Planning while something else touches the data anyway: while a reader parses it. Specification: 3.2.
 
 use crate::data::Dataset;
-use crate::memory;
+use crate::memory::{self, NoRoom};
 use crate::plan::{Annotations, Plan, PlanMismatch, TooWide, replace_all};
 use crate::task::Rule;
 
@@ -33,6 +33,11 @@ impl Planner {
     /// Has room for this many entries in all, if there is so much: for a guess.
     pub(crate) fn expect(&mut self, entries: usize) {
         memory::expect(&mut self.versions, entries);
+    }
+
+    /// Has room for so many entries more, of rows that come next.
+    pub(crate) fn room(&mut self, entries: usize) -> Result<(), NoRoom> {
+        memory::try_reserve(&mut self.versions, entries)
     }
 
     /// Plans the next row: its features, each once.

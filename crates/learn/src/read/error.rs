@@ -1,5 +1,6 @@
 //! What can be wrong with a file.
 
+use crate::memory::{NoRoom, amount, limit};
 use crate::plan::TooWide;
 use std::fmt;
 use std::io;
@@ -131,6 +132,20 @@ pub enum ReadError {
         /// What would have been wanted.
         cause: TooWide,
     },
+    /// There is no memory for more of its samples, or for their plan.
+    #[error(
+        "{}: after {rows} samples there is no memory for more: {} were asked for in vain{}: read fewer at a time (iter_svmlight \
+         in Python, train --batch-rows)",
+        path.display(), amount(cause.bytes), limit(cause.limited)
+    )]
+    NoRoom {
+        /// The file.
+        path: PathBuf,
+        /// Samples read before.
+        rows: u64,
+        /// What was asked for.
+        cause: NoRoom,
+    },
     /// It has more samples than one set can have.
     #[error("{}: it has more than the {most} samples that can be learnt from at a time: read it in batches", path.display())]
     TooMany {
@@ -159,6 +174,19 @@ pub enum ReadError {
         /// The file.
         path: PathBuf,
     },
+}
+
+impl ReadError {
+    /// Whether nothing is wrong with the file, but there is no memory to read it with.
+    pub fn is_memory(&self) -> bool {
+        match self {
+            ReadError::NoRoom { .. } => true,
+            ReadError::Open { cause, .. } | ReadError::Io { cause, .. } => {
+                cause.kind() == io::ErrorKind::OutOfMemory
+            }
+            _ => false,
+        }
+    }
 }
 
 #[cfg(test)]

@@ -25,7 +25,7 @@ pub use table::Columns;
 
 use crate::data::{Dataset, Values};
 use crate::exec::Stop;
-use crate::memory;
+use crate::memory::{self, NoRoom};
 use crate::plan::Plan;
 use crate::plan::loading::Planner;
 use source::Lines;
@@ -78,6 +78,8 @@ pub struct Options {
     pub format: Format,
     /// The first index; of svmlight files.
     pub base: Base,
+    /// The model whose first index `base` is, if it is one's: for what is said of a lower index.
+    pub base_of: Option<PathBuf>,
     /// Number of features, where it is known; a file that has more is wrong. Else the largest index decides. Batches of a
     /// file without it may grow wider from one to the next.
     pub width: Option<u32>,
@@ -97,6 +99,7 @@ impl Default for Options {
         Options {
             format: Format::default(),
             base: Base::default(),
+            base_of: None,
             width: None,
             double: false,
             skip_errors: 0,
@@ -277,11 +280,16 @@ impl Reader {
         let mut planner = Planner::new();
         planner.expect(stored.features.capacity());
         let path = self.path.clone();
-        let wide = |cause| ReadError::Wide { path: path.clone(), cause };
-        planner.rows_of(&stored.offsets, &stored.features).map_err(wide)?;
+        let mut plan = |parsed: &Parsed| {
+            let (room, rows) = (planner.room(parsed.features.len()), u64::from(planner.rows()));
+            room.map_err(|cause| ReadError::NoRoom { path: path.clone(), rows, cause })?;
+            let planned = planner.rows_of(&parsed.offsets, &parsed.features);
+            planned.map_err(|cause| ReadError::Wide { path: path.clone(), cause })
+        };
+        plan(&stored)?;
         self.pour(|parsed| {
             stored.append(parsed, MOST, &path)?;
-            planner.rows_of(&parsed.offsets, &parsed.features).map_err(wide)
+            plan(parsed)
         })?;
         let data = self.whole(stored)?;
         let plan = planner.finish(&data);
@@ -314,6 +322,9 @@ impl Reader {
     fn pour(&mut self, mut each: impl FnMut(&Parsed) -> Result<(), ReadError>) -> Result<(), ReadError> {
         let double = self.options.double;
         let parsed = std::thread::scope(|scope| {
+            if !memory::can_hold_thread() {
+                return None;
+            }
             let (full, parsed) = mpsc::sync_channel(WAITING);
             let (empty, used) = mpsc::channel();
             let reader = &mut *self;
@@ -401,6 +412,7 @@ impl Reader {
         let unlabelled = self.options.columns.label.is_none();
         #[cfg(not(feature = "tables"))]
         let unlabelled = false;
+        let vw = self.options.format == Format::Vw;
         let mut more = true;
         while more && parsed.labels.len() - first_row < rows {
             if self.stop.is_asked() {
@@ -419,8 +431,14 @@ impl Reader {
                     };
                     // A mark of the encoding that some programs put before text: it is no part of the first line.
                     let line = line.strip_prefix(if number == 1 { MARK } else { b"" }).unwrap_or(line);
+                    // A feature takes a blank and a name, under svmlight a colon and a value too.
+                    let room = parsed.room(1, line.len() / if vw { 2 } else { 4 }, vw);
+                    room.map_err(|cause| {
+                        let rows = self.rows + (parsed.labels.len() - first_row) as u64;
+                        ReadError::NoRoom { path: self.path.clone(), rows, cause }
+                    })?;
                     let done = match self.options.format {
-                        Format::Svmlight => svmlight::line(line, self.base, self.options.width, parsed),
+                        Format::Svmlight => svmlight::line(line, self.base, &self.options, parsed),
                         Format::Vw => vw::line(line, self.options.bits.min(31), unlabelled, parsed),
                     };
                     if let Err(problem) = done {
@@ -512,6 +530,22 @@ impl Parsed {
         }
     }
 
+    /// Has room for so many rows more, which have so many features together at most, and may count differently.
+    #[inline]
+    fn room(&mut self, rows: usize, entries: usize, weighed: bool) -> Result<(), NoRoom> {
+        memory::try_reserve(&mut self.features, entries)?;
+        match &mut self.double {
+            None => memory::try_reserve(&mut self.single, entries)?,
+            Some(values) => memory::try_reserve(values, entries)?,
+        }
+        if weighed {
+            let more = self.labels.len() + rows - self.importances.len();
+            memory::try_reserve(&mut self.importances, more)?;
+        }
+        memory::try_reserve(&mut self.labels, rows)?;
+        memory::try_reserve(&mut self.offsets, rows)
+    }
+
     #[inline(always)]
     fn push(&mut self, feature: u32, value: f64) {
         self.features.push(feature);
@@ -560,6 +594,10 @@ impl Parsed {
         if self.labels.len() + other.labels.len() > most {
             return Err(ReadError::TooMany { path: path.to_owned(), most });
         }
+        let weighed = !self.importances.is_empty() || !other.importances.is_empty();
+        let room = self.room(other.labels.len(), other.features.len(), weighed);
+        let rows = self.labels.len() as u64;
+        room.map_err(|cause| ReadError::NoRoom { path: path.to_owned(), rows, cause })?;
         let base = self.features.len() as u64;
         self.offsets.extend(other.offsets[1..].iter().map(|offset| base + offset));
         self.features.extend_from_slice(&other.features);
@@ -567,7 +605,7 @@ impl Parsed {
         if let (Some(values), Some(more)) = (&mut self.double, &other.double) {
             values.extend_from_slice(more);
         }
-        if !self.importances.is_empty() || !other.importances.is_empty() {
+        if weighed {
             self.importances.resize(self.labels.len(), 1.0);
             self.importances.extend_from_slice(&other.importances);
             self.importances.resize(self.labels.len() + other.labels.len(), 1.0);

@@ -1,6 +1,7 @@
 //! Lines of a file, whatever it is compressed by.
 
 use super::error::ReadError;
+use crate::memory::{self, amount, can_hold};
 use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
 use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 use std::cell::RefCell;
@@ -140,6 +141,9 @@ const BLOCK: usize = 1 << 20;
 /// is tested, so few that nobody waits for it.
 pub(super) const LINE_MAX: usize = if cfg!(test) { 4 << 20 } else { 1 << 30 };
 
+/// What the buffers of a decoder take, about: none of them asks.
+const UNPACKING: u64 = 16 << 20;
+
 /// Lines, each without its end.
 pub(super) struct Lines {
     source: Box<dyn Read + Send>,
@@ -193,23 +197,20 @@ impl Lines {
         }
         let compression = Compression::of_content(&start);
         let plain = compression == Compression::Plain;
-        let whole = io::BufReader::with_capacity(BLOCK, io::Cursor::new(start).chain(source));
+        if !plain && !can_hold(UNPACKING) {
+            let cause = no_memory("to unpack it with", UNPACKING);
+            return Err(ReadError::Open { path: path.to_owned(), cause });
+        }
+        let whole = io::Cursor::new(start).chain(source);
+        let buffered = |whole| io::BufReader::with_capacity(BLOCK, whole);
         let source: Box<dyn Read + Send> = match compression {
+            // It is read in blocks anyway.
             Compression::Plain => Box::new(whole),
-            Compression::Gzip => Box::new(flate2::bufread::MultiGzDecoder::new(whole)),
-            Compression::Bzip2 => Box::new(bzip2::bufread::MultiBzDecoder::new(whole)),
-            Compression::Zstd => Box::new(Frames { source: whole, frame: None, ended: 0 }),
+            Compression::Gzip => Box::new(flate2::bufread::MultiGzDecoder::new(buffered(whole))),
+            Compression::Bzip2 => Box::new(bzip2::bufread::MultiBzDecoder::new(buffered(whole))),
+            Compression::Zstd => Box::new(Frames { source: buffered(whole), frame: None, ended: 0 }),
         };
-        Ok(Lines {
-            source,
-            buffer: vec![0; 2 * BLOCK],
-            from: 0,
-            until: 0,
-            ended: false,
-            line: 0,
-            handed: 0,
-            plain,
-        })
+        Ok(Lines { source, buffer: Vec::new(), from: 0, until: 0, ended: false, line: 0, handed: 0, plain })
     }
 
     /// The next line and its number, counted from 1.
@@ -260,7 +261,11 @@ impl Lines {
             return Err(io::Error::new(io::ErrorKind::InvalidData, told));
         }
         if self.buffer.len() < self.until + BLOCK {
-            self.buffer.resize(self.until + 2 * BLOCK, 0);
+            let length = self.until + 2 * BLOCK;
+            let more = length - self.buffer.len();
+            let room = memory::try_reserve(&mut self.buffer, more);
+            room.map_err(|cause| no_memory("for the lines that come next", cause.bytes))?;
+            self.buffer.resize(length, 0);
         }
         let read = loop {
             match self.source.read(&mut self.buffer[self.until..]) {
@@ -273,6 +278,11 @@ impl Lines {
         self.ended = read == 0;
         Ok(())
     }
+}
+
+fn no_memory(what: &str, bytes: u64) -> io::Error {
+    let told = format!("there is no memory {what}: {} were asked for in vain", amount(bytes));
+    io::Error::new(io::ErrorKind::OutOfMemory, told)
 }
 
 /// Why a frame, counted from 1, was not unpacked; the decoder says it in the words of its code.

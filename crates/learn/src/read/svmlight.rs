@@ -1,18 +1,18 @@
 //! A line of svmlight's format.
 
-use super::Parsed;
 use super::error::Problem;
 use super::number::{index, number};
+use super::{Base, Options, Parsed};
 
 const FEATURE: &str = "INDEX:VALUE, e.g. 3:0.5";
 const LABEL: &str = "a label, a number such as 1 or -1";
 
 /// Adds the sample of a line, if there is one: neither a line of blanks nor a comment. Features keep the line's numbers;
-/// `base` is the first that may occur, where it is known, and from `base + width` on none may.
+/// `base` is the first that may occur, where it is known, and from `base` and the width on none may.
 pub(super) fn line(
     line: &[u8],
     base: Option<u32>,
-    width: Option<u32>,
+    options: &Options,
     parsed: &mut Parsed,
 ) -> Result<(), Problem> {
     let mut at = skip(line, 0);
@@ -39,7 +39,8 @@ pub(super) fn line(
     let first = base.unwrap_or(0);
     // A first index of 1 takes a number from the top; without a width the largest u32 stays free as a mark.
     // As long as the first index is not known, it may be 1.
-    let beyond = width.map_or(u64::from(u32::MAX), |width| u64::from(base.unwrap_or(1)) + u64::from(width));
+    let beyond =
+        options.width.map_or(u64::from(u32::MAX), |width| u64::from(base.unwrap_or(1)) + u64::from(width));
     let start = parsed.features.len();
     let (mut last, mut sorted) = (None, true);
     while !ends(line, at) {
@@ -59,9 +60,7 @@ pub(super) fn line(
             return Err(Problem::word(line, at, expected));
         }
         if feature < first {
-            let expected =
-                "an index from 1 on: the file's first lines, or the given base, say that it counts from 1";
-            return Err(Problem::word(line, at, expected));
+            return Err(Problem::word(line, at, from_one(options)));
         }
         if u64::from(feature) >= beyond {
             return Err(above(line, at, beyond));
@@ -77,6 +76,24 @@ pub(super) fn line(
     }
     parsed.end(label);
     Ok(())
+}
+
+/// What is expected in the place of an index of 0, and why.
+#[cold]
+fn from_one(options: &Options) -> String {
+    match (options.base, &options.base_of) {
+        (Base::Auto, _) => {
+            "an index from 1 on, from which a file counts whose first lines have no 0: if this one counts from 0, say so (--base \
+             0, or zero_based=True in Python)"
+                .to_owned()
+        }
+        (_, None) => "an index from 1 on, from which the file counts by the first index given for it".to_owned(),
+        (_, Some(model)) => format!(
+            "an index from 1 on, from which the data of {} counted: if this file alone counts from 0, say --base 0; if that did \
+             too, train again with --base 0",
+            model.display()
+        ),
+    }
 }
 
 #[cold]

@@ -229,6 +229,8 @@ impl Table {
             *told += more;
             each(more);
         }
+        let room = parsed.room(runs.rows, runs.indices.numbers.len(), self.columns.weight.is_some());
+        room.map_err(|cause| ReadError::NoRoom { path: path.to_owned(), rows: self.row, cause })?;
         for row in 0..runs.rows {
             self.row += 1;
             match sample(row, &runs, &self.columns, options, parsed) {

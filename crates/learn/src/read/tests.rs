@@ -43,19 +43,23 @@ fn the_first_index_is_found_or_given() {
     assert_eq!(features("1 1:1 2:1\n1 3:1\n", Base::Auto), [0, 1, 2]);
     assert_eq!(features("1 1:1 2:1\n1 0:1\n", Base::Auto), [1, 2, 0]);
     assert_eq!(features("1 1:1 2:1\n", Base::Zero), [1, 2]);
+    let given = Options { base: Base::One, ..Options::default() };
     assert_eq!(
-        told("1 1:1\n1 0:1\n", Options { base: Base::One, ..Options::default() }),
-        "data.svm:2:3: `0:1`: expected an index from 1 on: the file's first lines, or the given base, say that it counts from 1"
+        told("1 1:1\n1 0:1\n", given.clone()),
+        "data.svm:2:3: `0:1`: expected an index from 1 on, from which the file counts by the first index given for it"
+    );
+    assert_eq!(
+        told("1 0:1\n", Options { base_of: Some("a.model".into()), ..given }),
+        "data.svm:1:3: `0:1`: expected an index from 1 on, from which the data of a.model counted: if this file alone counts \
+         from 0, say --base 0; if that did too, train again with --base 0"
     );
     // In batches, the first one decides.
     let mut batches = reader("1 1:1\n1 0:1\n", Options::default());
     assert_eq!(batches.batch(1).unwrap().unwrap().features(), [0]);
-    assert!(
-        batches
-            .batch(1)
-            .unwrap_err()
-            .to_string()
-            .starts_with("data.svm:2:3: `0:1`: expected an index from 1 on")
+    assert_eq!(
+        batches.batch(1).unwrap_err().to_string(),
+        "data.svm:2:3: `0:1`: expected an index from 1 on, from which a file counts whose first lines have no 0: if this one \
+         counts from 0, say so (--base 0, or zero_based=True in Python)"
     );
 }
 

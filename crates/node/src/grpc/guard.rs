@@ -2,6 +2,7 @@
 
 use super::METHODS;
 use super::health::Checks;
+use super::reflection::Reflection;
 use super::service::{Ended, status};
 use super::socket::{Answered, Peer};
 use crate::audit::{Act, Audit, Decision};
@@ -16,40 +17,32 @@ use bytes::Bytes;
 use isochrone_proto::BASIC;
 use isochrone_proto::health::{self, HealthServer};
 use ring::hmac;
-use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tonic::body::Body;
 use tonic::codegen::{Service, http};
 use tonic::{Code, Status};
 use zeroize::Zeroize;
 
-/// How long a user stays logged in without being asked about again: what a change of users takes to be felt.
-const REMEMBERED: Duration = Duration::from_secs(5);
 /// Answers of so many bytes are not counted: there are no more of them than calls.
 const NOTHING: usize = 4 << 10;
-/// Users remembered.
-const REMEMBERED_MOST: usize = 1_024;
+/// Why who has gone was not let in, as for Redis clients.
+const GONE: &str = "gone before the answer";
 
 /// The user that asks: every call that has passed finds this among its extensions.
 #[derive(Clone)]
 pub(super) struct User(pub(super) Arc<str>);
 
-/// The users remembered, by the metadata that they have shown, which is not kept.
-struct Known {
-    key: hmac::Key,
-    users: Mutex<BTreeMap<Print, (Arc<str>, Instant)>>,
-}
-
-impl Known {
-    fn users(&self) -> MutexGuard<'_, BTreeMap<Print, (Arc<str>, Instant)>> {
-        self.users.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+/// What answers whoever asks: nobody logs in for it.
+#[derive(Clone)]
+pub(super) struct Open {
+    pub(super) health: HealthServer<Checks>,
+    pub(super) reflection: Reflection,
 }
 
 /// Places of calls under way. Those that have shown what nobody has logged in with yet have places of their own: however
@@ -106,13 +99,13 @@ impl Room {
 #[derive(Clone)]
 pub(super) struct Guard<S> {
     inner: S,
-    /// What answers health checks, whoever asks.
-    health: HealthServer<Checks>,
+    open: Open,
     line: Line,
     room: Room,
     /// Bytes of answers that a connection may leave unread before it is asked to read them.
     output: usize,
-    known: Arc<Known>,
+    /// What users are remembered under by their connections: by the print of what they have shown, which is not kept.
+    key: hmac::Key,
     metrics: Arc<NodeMetrics>,
     audit: Option<Audit>,
 }
@@ -122,34 +115,52 @@ impl<S> Guard<S> {
     /// `output` bytes unread when it asks; users are remembered under this key.
     pub(super) fn new(
         inner: S,
-        health: HealthServer<Checks>,
+        open: Open,
         line: Line,
         (most, output): (usize, usize),
         key: hmac::Key,
         metrics: Arc<NodeMetrics>,
         audit: Option<Audit>,
     ) -> Guard<S> {
-        let known = Arc::new(Known { key, users: Mutex::default() });
-        Guard { inner, health, line, room: Room::new(most), output, known, metrics, audit }
+        Guard { inner, open, line, room: Room::new(most), output, key, metrics, audit }
     }
 
     /// A health check, for which nobody logs in. While it is read it has a place, of its own connection's only: one whose end never
     /// comes keeps nobody on another connection from logging in.
-    fn check(&self, mut running: Running, peer: Option<&Peer>, request: http::Request<Body>) -> Answering {
+    fn check(&self, running: Running, peer: Option<&Peer>, request: http::Request<Body>) -> Answering {
         let Some(place) = peer.and_then(Peer::place) else {
-            self.metrics.grpc.limited("login_commands");
             let text = "too many health checks at once on this connection; send one after the other";
-            let status = Status::resource_exhausted(text);
-            running.outcome = word(status.code());
-            return Box::pin(std::future::ready(Ok(status.into_http())));
+            return self.full(running, "login_commands", text);
         };
-        let mut health = self.health.clone();
+        let mut health = self.open.health.clone();
         Box::pin(async move {
             let (_place, mut running) = (place, running);
             let response = health.call(request).await?;
             running.outcome = outcome(&response);
             Ok(response)
         })
+    }
+
+    /// What the services are, for which nobody logs in either.
+    fn reflect(&self, running: Running, peer: Option<&Peer>, request: http::Request<Body>) -> Answering {
+        let answer = match self.open.reflection.answer(peer, request) {
+            Ok(answer) => answer,
+            Err(text) => return self.full(running, "reflections", text),
+        };
+        Box::pin(async move {
+            let mut running = running;
+            let response = answer.await?;
+            running.outcome = outcome(&response);
+            Ok(response)
+        })
+    }
+
+    /// Turns a call away that has met this limit.
+    fn full(&self, mut running: Running, limit: &'static str, text: impl Into<String>) -> Answering {
+        self.metrics.grpc.limited(limit);
+        let status = Status::resource_exhausted(text);
+        running.outcome = word(status.code());
+        Box::pin(std::future::ready(Ok(status.into_http())))
     }
 }
 
@@ -201,14 +212,17 @@ where
         if request.uri().path().starts_with(health::PATH) {
             return self.check(running, peer.as_ref(), request);
         }
+        if Reflection::is_asked(request.uri().path()) {
+            return self.reflect(running, peer.as_ref(), request);
+        }
         let refused = |running: &mut Running, status: Status| {
             running.outcome = word(status.code());
             Ok(status.into_http())
         };
         let shown = request.headers().get(http::header::AUTHORIZATION).cloned();
         let bytes = shown.as_ref().map(http::HeaderValue::as_bytes);
-        let print = security::print(&self.known.key, bytes.unwrap_or_default());
-        let place = if self.known.users().contains_key(&print) {
+        let print = security::print(&self.key, bytes.unwrap_or_default());
+        let place = if peer.as_ref().is_some_and(|peer| peer.has_seen(&print)) {
             self.room.user(&self.metrics).map(Place::User)
         } else {
             self.room.stranger(peer.as_ref(), &self.metrics).map(Place::Stranger)
@@ -223,20 +237,31 @@ where
         // The one that was asked whether it is ready is the one that is called.
         let fresh = self.inner.clone();
         let mut inner = std::mem::replace(&mut self.inner, fresh);
-        let (line, known, output) = (self.line.clone(), Arc::clone(&self.known), self.output);
-        let (room, audit) = (self.room.clone(), self.audit.clone());
+        let (line, room, output, audit) =
+            (self.line.clone(), self.room.clone(), self.output, self.audit.clone());
         Box::pin(async move {
-            let tell = |user: Option<&str>, decision: Decision, why: Option<&str>, login: bool| {
-                let Some(audit) = &audit else { return };
-                audit.tell(Act {
-                    user: user.map(str::to_owned),
-                    address: peer.as_ref().map(|peer| peer.address.to_string()),
-                    why: why.map(str::to_owned),
-                    login,
-                    ..Act::new("grpc", METHODS[method], decision)
-                });
+            let act = |user: Option<&str>, decision: Decision, why: Option<&str>, login: bool| Act {
+                user: user.map(str::to_owned),
+                address: peer.as_ref().map(|peer| peer.address.to_string()),
+                why: why.map(str::to_owned),
+                login,
+                ..Act::new("grpc", METHODS[method], decision)
             };
-            let user = match who(peer.as_ref(), shown.as_ref(), print, &line, &known).await {
+            let tell = |user: Option<&str>, decision: Decision, why: Option<&str>, login: bool| {
+                if let Some(audit) = &audit {
+                    audit.tell(act(user, decision, why, login));
+                }
+            };
+            let named = || credentials(shown.as_ref()?.as_bytes()).ok().map(|(user, _)| user);
+            let attempt = Attempt(match (&audit, &place) {
+                (Some(audit), Place::Stranger(_)) if shown.is_some() => {
+                    Some((audit.clone(), act(named().as_deref(), Decision::Denied, Some(GONE), true)))
+                }
+                _ => None,
+            });
+            let asked = who(peer.as_ref(), shown.as_ref(), print, &line).await;
+            attempt.ends();
+            let user = match asked {
                 Ok((user, fresh)) => {
                     // Who shows nothing has not logged in.
                     if fresh && shown.is_some() {
@@ -247,9 +272,7 @@ where
                 Err(refusal) => {
                     if refusal.why == Why::Stranger {
                         peer.iter().for_each(Peer::refuse);
-                        let named = shown.as_ref().and_then(|shown| credentials(shown.as_bytes()).ok());
-                        let user = named.as_ref().map(|(user, _)| user.as_str());
-                        tell(user, Decision::Denied, Some(refusal.text.as_str()), true);
+                        tell(named().as_deref(), Decision::Denied, Some(refusal.text.as_str()), true);
                     }
                     return refused(&mut running, status(refusal));
                 }
@@ -352,43 +375,50 @@ fn word(code: Code) -> &'static str {
 }
 
 /// Who asks, and has shown this, which has this print; and whether it has not been shown on this connection before.
+///
+/// Only its own connection remembers a user. Were another one's memory of use, who guesses would be told at once what is right,
+/// where all other answers are held back since many were wrong.
 async fn who(
     peer: Option<&Peer>,
     shown: Option<&http::HeaderValue>,
     print: Print,
     line: &Line,
-    known: &Known,
 ) -> Result<(Arc<str>, bool), Refusal> {
+    if let Some(user) = peer.and_then(|peer| peer.remembers(&print)) {
+        return Ok((user, false));
+    }
     let _asking = peer.map(Peer::asks);
-    let shown = shown.map(http::HeaderValue::as_bytes);
-    let remembered = known.users().get(&print).cloned();
-    let user = match remembered {
-        Some((user, since)) if since.elapsed() < REMEMBERED => user,
-        _ => {
-            let named = shown.map(credentials).transpose()?;
-            let from = peer.map_or(std::net::IpAddr::from([0, 0, 0, 0]), |peer| peer.address);
-            let gone = || Refusal::new(Why::TryAgain, "this node has stopped; ask another");
-            let said = line.send(Ask::Login { named, from })?.await.map_err(|_| gone())?;
-            let mut known = known.users();
-            let user = match said {
-                Ok(Said::User(user)) => user,
-                refused => {
-                    known.remove(&print);
-                    return Err(refused.err().unwrap_or_else(gone));
-                }
-            };
-            if known.len() >= REMEMBERED_MOST {
-                known.clear();
-            }
-            known.insert(print, (Arc::clone(&user), Instant::now()));
-            user
+    let named = shown.map(|shown| credentials(shown.as_bytes())).transpose()?;
+    let from = peer.map_or(std::net::IpAddr::from([0, 0, 0, 0]), |peer| peer.address);
+    let gone = || Refusal::new(Why::TryAgain, "this node has stopped; ask another");
+    match line.send(Ask::Login { named, from })?.await.map_err(|_| gone())? {
+        Ok(Said::User(user)) => {
+            let fresh = peer.is_none_or(|peer| peer.let_in(print, &user));
+            Ok((user, fresh))
         }
-    };
-    let Some(peer) = peer else { return Ok((user, true)) };
-    // Whoever is remembered from another connection has logged in on this one too.
-    peer.known.store(true, Relaxed);
-    let fresh = peer.first(print);
-    Ok((user, fresh))
+        refused => {
+            peer.iter().for_each(|peer| peer.forget(&print));
+            Err(refused.err().unwrap_or_else(gone))
+        }
+    }
+}
+
+/// A login that is asked about. Dropped before that has an end, its call was cancelled, and the audit log is told this.
+struct Attempt(Option<(Audit, Act)>);
+
+impl Attempt {
+    /// What became of it is told elsewhere.
+    fn ends(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Attempt {
+    fn drop(&mut self) {
+        if let Some((audit, act)) = self.0.take() {
+            audit.tell(act);
+        }
+    }
 }
 
 /// The user and the password in the metadata `authorization`.

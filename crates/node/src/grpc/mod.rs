@@ -4,13 +4,14 @@
 //! * [`guard`] stands before every call: how many there may be, who asks, what is counted. No byte of a message is read
 //!   before its sender is known.
 //! * [`service`] turns messages into calls of the shard and its answers into messages; [`value`] a reply in RESP3.
-//! * [`health`] tells whoever asks whether the node serves.
+//! * [`health`] tells whoever asks whether the node serves, and [`reflection`] what it serves.
 //!
 //! Every call reaches the shard by a bounded queue and a waker, and is answered once. Transactions between two calls are
 //! kept there ([`crate::reactor::calls`]).
 
 mod guard;
 mod health;
+mod reflection;
 mod service;
 mod socket;
 #[cfg(test)]
@@ -23,10 +24,11 @@ use crate::limits::Limits;
 use crate::metrics::NodeMetrics;
 use crate::reactor::Board;
 use crate::reactor::calls::Line;
-use guard::Guard;
+use guard::{Guard, Open};
 use health::Checks;
 use isochrone_proto::health::HealthServer;
 use isochrone_proto::v1::isochrone_server::IsochroneServer;
+use reflection::Reflection;
 use ring::hmac;
 use rustls::ServerConfig;
 use service::Service;
@@ -65,10 +67,19 @@ pub(crate) struct State {
 
 /// Begins to serve; when the server is dropped, what was answered leaves first.
 pub(crate) fn start(socket: std::net::TcpListener, state: State) -> std::io::Result<Background> {
-    Background::start("grpc", socket, |listener, stopped| serve(listener, Arc::new(state), stopped))
+    let login_time = Duration::from_nanos(state.limits.login_time.as_nanos());
+    let reflection = Reflection::new(login_time).map_err(std::io::Error::other)?;
+    Background::start("grpc", socket, |listener, stopped| {
+        serve(listener, Arc::new(state), reflection, stopped)
+    })
 }
 
-async fn serve(listener: TcpListener, state: Arc<State>, stopped: oneshot::Receiver<()>) {
+async fn serve(
+    listener: TcpListener,
+    state: Arc<State>,
+    reflection: Reflection,
+    stopped: oneshot::Receiver<()>,
+) {
     let limits = &state.limits;
     let service = Service::new(state.line.clone(), limits, state.audit.clone());
     let inner = IsochroneServer::new(service)
@@ -79,7 +90,8 @@ async fn serve(listener: TcpListener, state: Arc<State>, stopped: oneshot::Recei
     let (board, keyspaces, metrics) = (Arc::clone(&state.board), state.keyspaces.clone(), &state.metrics);
     let checks = Checks::new(board, keyspaces, limits.clients, Arc::clone(metrics), ending);
     let (line, key, audit) = (state.line.clone(), state.key.clone(), state.audit.clone());
-    let guard = Guard::new(inner, HealthServer::new(checks), line, most, key, Arc::clone(metrics), audit);
+    let open = Open { health: HealthServer::new(checks), reflection };
+    let guard = Guard::new(inner, open, line, most, key, Arc::clone(metrics), audit);
     let streams = u32::try_from(limits.pipeline).unwrap_or(u32::MAX);
     let headers = u32::try_from(limits.login_input_bytes).unwrap_or(u32::MAX);
     let (accepted, incoming) = mpsc::channel::<std::io::Result<Socket>>(limits.handshakes);
@@ -184,8 +196,19 @@ pub struct GrpcMetrics {
 }
 
 /// The methods, and a place for what is none.
-pub(crate) const METHODS: [&str; 10] =
-    ["Begin", "Commit", "Abort", "Get", "Put", "Delete", "Execute", "Check", "Watch", "other"];
+pub(crate) const METHODS: [&str; 11] = [
+    "Begin",
+    "Commit",
+    "Abort",
+    "Get",
+    "Put",
+    "Delete",
+    "Execute",
+    "Check",
+    "Watch",
+    "ServerReflectionInfo",
+    "other",
+];
 
 impl GrpcMetrics {
     pub(crate) fn limited(&self, limit: &'static str) {

@@ -9,7 +9,7 @@ use std::io;
 use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -21,8 +21,13 @@ use tonic::transport::server::Connected;
 
 /// So many calls on one connection may watch how the node and its keyspaces stand.
 pub(super) const WATCHES: usize = 8;
-/// So many users of one connection are remembered, by what they have shown.
-const SHOWN: usize = 16;
+/// So many streams of reflection may be open on one connection: a tool has one.
+pub(super) const REFLECTIONS: usize = 2;
+/// So many users of one connection are remembered, by what they have shown. Where a proxy shares it among more, they are asked
+/// about again.
+const SHOWN: usize = 64;
+/// How long a user stays logged in on a connection without being asked about again: what a change of users takes to be felt.
+const REMEMBERED: Duration = Duration::from_secs(5);
 
 /// Who is at the other end: every call of the connection finds this among its extensions.
 #[derive(Clone)]
@@ -30,15 +35,17 @@ pub(super) struct Peer {
     /// Its address.
     pub(super) address: IpAddr,
     /// Whether somebody has logged in on it.
-    pub(super) known: Arc<AtomicBool>,
+    known: Arc<AtomicBool>,
     /// Calls on it that wait to be told whether they have logged in.
     asking: Arc<AtomicUsize>,
     /// Places of its own for calls that nobody has logged in for yet.
     places: Arc<Semaphore>,
     /// Places of its own for those that watch.
     watches: Arc<Semaphore>,
-    /// What was shown on it and was right, the last first.
-    shown: Arc<Mutex<VecDeque<Print>>>,
+    /// Places of its own for streams of reflection.
+    reflections: Arc<Semaphore>,
+    /// Who was let in on it, the last first.
+    shown: Arc<Mutex<VecDeque<Shown>>>,
     /// Logins on it that were refused, and how many may be before somebody has logged in.
     refused: Arc<AtomicUsize>,
     refusals: usize,
@@ -48,6 +55,13 @@ pub(super) struct Peer {
     end: Arc<OnceLock<&'static str>>,
     /// As the loop knows it.
     pub(super) connection: Connection,
+}
+
+/// What was shown on a connection and was right: whose it is, and when that was said.
+struct Shown {
+    print: Print,
+    user: Arc<str>,
+    since: Instant,
 }
 
 impl Peer {
@@ -60,6 +74,7 @@ impl Peer {
             asking: Arc::default(),
             places: Arc::new(Semaphore::new(logins)),
             watches: Arc::new(Semaphore::new(WATCHES)),
+            reflections: Arc::new(Semaphore::new(REFLECTIONS)),
             shown: Arc::default(),
             refused: Arc::default(),
             refusals: logins,
@@ -97,7 +112,8 @@ impl Peer {
         self.refused.fetch_add(1, Relaxed);
     }
 
-    fn ends(&self, why: &'static str) {
+    /// It is to end, for this reason.
+    pub(super) fn ends(&self, why: &'static str) {
         // The first reason is as good as another.
         let _ = self.end.set(why);
     }
@@ -119,15 +135,40 @@ impl Peer {
         Arc::clone(&self.watches).try_acquire_owned().ok()
     }
 
-    /// Somebody has logged in on it with what has this print: whether that is new here, as far as is remembered.
-    pub(super) fn first(&self, print: Print) -> bool {
-        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
-        let new = !shown.contains(&print);
-        if new {
-            shown.truncate(SHOWN - 1);
-            shown.push_front(print);
-        }
-        new
+    /// A place of its own for a stream of reflection, if there is one.
+    pub(super) fn reflection(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.reflections).try_acquire_owned().ok()
+    }
+
+    /// Whether somebody has logged in on it with what has this print, however long ago.
+    pub(super) fn has_seen(&self, print: &Print) -> bool {
+        self.shown().iter().any(|shown| shown.print == *print)
+    }
+
+    /// Who has logged in on it with what has this print, where that need not be asked again.
+    pub(super) fn remembers(&self, print: &Print) -> Option<Arc<str>> {
+        let shown = self.shown();
+        let found = shown.iter().find(|shown| shown.print == *print && shown.since.elapsed() < REMEMBERED);
+        found.map(|shown| Arc::clone(&shown.user))
+    }
+
+    /// This user has logged in on it with what has this print: whether that is new here, as far as is remembered.
+    pub(super) fn let_in(&self, print: Print, user: &Arc<str>) -> bool {
+        self.known.store(true, Relaxed);
+        let mut shown = self.shown();
+        let known = shown.iter().position(|shown| shown.print == print).and_then(|at| shown.remove(at));
+        shown.truncate(SHOWN - 1);
+        shown.push_front(Shown { print, user: Arc::clone(user), since: Instant::now() });
+        known.is_none()
+    }
+
+    /// Who shows what has this print is not let in any more.
+    pub(super) fn forget(&self, print: &Print) {
+        self.shown().retain(|shown| shown.print != *print);
+    }
+
+    fn shown(&self) -> MutexGuard<'_, VecDeque<Shown>> {
+        self.shown.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A call on it waits to be told whether it has logged in, for as long as this is held.

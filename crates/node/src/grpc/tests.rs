@@ -1,6 +1,7 @@
 //! The server over loopback, with this test in the place of the shard.
 
 mod health;
+mod reflection;
 
 use super::guard::credentials;
 use super::{State, start};
@@ -358,6 +359,7 @@ fn who_is_not_let_in_takes_no_place_of_those_who_are() {
         // Another connection has a place of its own.
         let channel = Endpoint::from_shared(address.clone()).unwrap().connect().await.unwrap();
         let mut other = IsochroneClient::new(channel);
+        other.get(get("a", "")).await.unwrap();
         guesses.push(guess(&other));
         under_way(&metrics, 3).await;
         let refusal = other.get(get("a", GUESS)).await.unwrap_err();
@@ -450,7 +452,7 @@ fn of_each_user_of_a_connection_the_audit_log_is_told_also_where_another_has_log
     let answer = |ask| Some(login(ask).unwrap_or_else(|_| Ok(Said::Replied(b"_\r\n".to_vec()))));
     let board = Arc::new(Board::new(Arc::default()));
     let (server, address) = served_on(board, None, Limits::default(), Some(audit), answer);
-    // `app:right` and `bob:right`, whose login is remembered from the first connection.
+    // `app:right` and `bob:right`.
     let (app, bob) = ("Basic YXBwOnJpZ2h0", "Basic Ym9iOnJpZ2h0");
     for shown in [&[bob][..], &[app, bob, app, bob]] {
         ask(&address, async |mut client| {
@@ -468,10 +470,54 @@ fn of_each_user_of_a_connection_the_audit_log_is_told_also_where_another_has_log
 }
 
 #[test]
-fn whoever_is_remembered_from_another_connection_has_logged_in() {
+fn a_login_whose_call_is_cancelled_is_in_the_audit_log() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("audit.jsonl");
+    let (audit, keeper) = audit::open(&path).unwrap().start("va1", Arc::default()).unwrap();
+    let board = Arc::new(Board::new(Arc::default()));
+    let metrics = Arc::clone(&board.metrics);
+    let (waits, waiting) = std::sync::mpsc::channel();
+    // Passwords are checked for ever, and commands carried out.
+    let answer = move |ask| {
+        let answered = if matches!(ask, Ask::Login { named: Some(_), .. }) { None } else { login(ask).ok() };
+        if answered.is_none() {
+            waits.send(()).unwrap();
+        }
+        answered
+    };
+    let (server, address) = served_on(board, None, Limits::default(), Some(audit), answer);
+    ask(&address, async |client| {
+        for authorization in [GUESS, ""] {
+            let mut client = client.clone();
+            let call = tokio::spawn(async move { client.get(get("a", authorization)).await });
+            under_way(&metrics, 1).await;
+            waiting.recv().unwrap();
+            call.abort();
+            under_way(&metrics, 0).await;
+        }
+    });
+    drop(server);
+    drop(keeper);
+    let text = std::fs::read_to_string(&path).unwrap();
+    let records = text.lines().map(|line| serde_json::from_str::<audit::Record>(line).unwrap());
+    let of_users: Vec<_> = records.filter(|record| record.user.is_some()).collect();
+    let [record] = of_users.as_slice() else { panic!("{text}") };
+    assert_eq!(
+        (record.user.as_deref(), record.why.as_deref()),
+        (Some("app"), Some("gone before the answer"))
+    );
+    assert_eq!(record.decision, audit::Decision::Denied);
+}
+
+#[test]
+fn each_connection_logs_in_for_itself() {
     let (begun, connections) = std::sync::mpsc::channel();
+    let (asked, logins) = std::sync::mpsc::channel();
     let login_time = isochrone_core::Span::from_millis(50);
     let (_server, _metrics, address) = served(Limits { login_time, ..Limits::default() }, move |ask| {
+        if matches!(ask, Ask::Login { .. }) {
+            asked.send(()).unwrap();
+        }
         Some(login(ask).unwrap_or_else(|ask| match ask {
             Ask::Begin { on, .. } => {
                 begun.send(on).unwrap();
@@ -482,10 +528,15 @@ fn whoever_is_remembered_from_another_connection_has_logged_in() {
     });
     let begin = v1::BeginRequest { keyspace: "bank".into(), writes: vec!["b".into()], ..Default::default() };
     ask(&address, async |mut first| {
-        first.begin(begin.clone()).await.unwrap();
+        for _ in 0..2 {
+            first.begin(begin.clone()).await.unwrap();
+        }
+        assert_eq!(logins.try_iter().count(), 1);
+        // What is remembered of the first tells nobody on the second sooner what is right.
         let channel = Endpoint::from_shared(address.clone()).unwrap().connect().await.unwrap();
         let mut second = IsochroneClient::new(channel);
         second.begin(begin.clone()).await.unwrap();
+        assert_eq!(logins.try_iter().count(), 1);
         // One that came after them has been cut off, so the time of both is over.
         let address = address.clone();
         tokio::task::spawn_blocking(move || is_cut_off(&address)).await.unwrap();

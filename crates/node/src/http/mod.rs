@@ -6,6 +6,7 @@
 
 mod audit;
 mod door;
+mod guesses;
 mod network;
 mod page;
 
@@ -26,6 +27,7 @@ use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use door::{Caller, Door};
+use guesses::Guesses;
 use isochrone_core::migration::Stretch;
 use isochrone_core::{Blob, KeyspaceId, NodeId, PartitionId, ProcessId, key_hash, key_tag};
 use serde::Deserialize;
@@ -128,6 +130,7 @@ fn router(state: Arc<State>) -> Router {
         Some(to) => admin.route_layer(from_fn_with_state(to.clone(), audit::told)),
         None => admin,
     };
+    let admin = admin.route_layer(from_fn_with_state(Arc::<Guesses>::default(), guesses::late));
     Router::new()
         .route("/metrics", get(metrics))
         .route("/readyz", get(ready))

@@ -1,6 +1,6 @@
 //! What `/metrics` shows: names, kinds and help of every metric, in one place.
 
-use crate::limits::Limits;
+use crate::limits::{self, Limits};
 use crate::metrics::{PATHS, Page};
 use crate::reactor::{Board, resident_bytes};
 use isochrone_core::Phase;
@@ -59,6 +59,13 @@ pub(super) fn page(board: &Board, limits: &Limits) -> String {
         "Memory of the process; 0 where the system does not tell.",
         &[],
         resident_bytes() as f64,
+    );
+    page.value(
+        "isochrone_memory_limit_bytes",
+        gauge,
+        "Memory that the process may have: what its control group may, or else what the machine has; 0 where the system does not tell.",
+        &[],
+        limits::memory().unwrap_or(0) as f64,
     );
 
     let journal = &metrics.journal;

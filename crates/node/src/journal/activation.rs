@@ -60,7 +60,8 @@ pub(super) fn activate<D: Disk>(
     let first = format::frame_size(body);
     let needed = (3 * SECTOR + first) as u64 + size;
     let usual = if header.capacity == 0 { options.segment_first } else { header.capacity * 2 };
-    let mut spare = spares.take(needed, usual.clamp(options.segment_first, options.segment_max))?;
+    let usual = usual.clamp(options.segment_first, options.segment_max);
+    let mut spare = spares.take(needed, usual, options.segment_first)?;
     header.capacity = spare.capacity;
     header.recycled = spare.recycled;
     buffer.resize(first, 0);

@@ -92,19 +92,34 @@ pub(crate) struct Spares<D: Disk> {
     disk: D,
     ready: Vec<Spare<D::File>>,
     number: u64,
-    /// The last one could not be made ahead of time, and that was said.
+    /// The last one could not be made ahead of time, or only smaller than usual, and that was said.
     failing: bool,
+    /// One was made since the start: from here on the reserve is left alone.
+    begun: bool,
     ahead: Option<Receiver<Result<Spare<D::File>, JournalError>>>,
 }
 
 /// More spares than this are removed rather than kept: a journal that grew once should shrink again.
 const KEPT: usize = 2;
 
+/// Room that is left on the disk, in first segments: a node that has ended for want of room can be started, read and told to
+/// delete without room being made. The snapshot that takes the place of the one before it needs some too.
+const RESERVE: u64 = 4;
+
+/// Of that a start takes this part of a first segment, once, so that it suffices for several.
+const PART: u64 = 4;
+
 impl<D: Disk> Spares<D> {
     /// Takes stock of what is in the directory; half-made files are removed.
     pub fn find(disk: &D, names: &[String]) -> Result<Self, JournalError> {
-        let mut spares =
-            Self { disk: disk.clone(), ready: Vec::new(), number: 0, failing: false, ahead: None };
+        let mut spares = Self {
+            disk: disk.clone(),
+            ready: Vec::new(),
+            number: 0,
+            failing: false,
+            begun: false,
+            ahead: None,
+        };
         for name in names {
             let failed = |action, e| JournalError::io(disk.path(name), action, 0, e);
             if name.ends_with(".new") {
@@ -119,8 +134,9 @@ impl<D: Disk> Spares<D> {
         Ok(spares)
     }
 
-    /// A file of at least `needed` bytes: a spare, or a new one of `usual` bytes or more.
-    pub fn take(&mut self, needed: u64, usual: u64) -> Result<Spare<D::File>, JournalError> {
+    /// A file of at least `needed` bytes: a spare, or a new one of `usual` bytes or more. Where the disk has no room for that,
+    /// of so much as it has room for, but for the reserve; down to `first` bytes, the size of a journal's first segment.
+    pub fn take(&mut self, needed: u64, usual: u64, first: u64) -> Result<Spare<D::File>, JournalError> {
         if let Some(ahead) = self.ahead.take() {
             // It was begun when the segment was half full; where it failed, the attempt below says why.
             if let Ok(Ok(spare)) = ahead.recv() {
@@ -132,36 +148,61 @@ impl<D: Disk> Spares<D> {
             return Ok(self.ready.swap_remove(index));
         }
         self.number += 1;
-        let made = make(&self.disk, self.number, needed.max(usual))?;
-        self.failing = false;
+        let (wanted, least) = (needed.max(usual), needed.max(first));
+        let mut size = wanted;
+        let made = loop {
+            let made = has_room(&self.disk, self.number, size, first.saturating_mul(RESERVE))
+                .and_then(|()| make(&self.disk, self.number, size));
+            match made {
+                Err(JournalError::DiskFull { .. }) if size > least => size = (size / 2).max(least),
+                Err(JournalError::DiskFull { .. }) if !self.begun => {
+                    size = needed.max(first / PART);
+                    break make(&self.disk, self.number, size)?;
+                }
+                made => break made?,
+            }
+        };
+        self.begun = true;
+        self.failing = size < wanted;
+        if self.failing {
+            tracing::warn!(
+                bytes = size,
+                usual = wanted,
+                "the disk is nearly full: this journal segment is smaller than usual; make room, or the node ends"
+            );
+        }
         Ok(made)
     }
 
-    /// Begins to make one on another thread, unless one is there or under way. Answers false if the last one failed.
-    pub fn make_ahead(&mut self, usual: u64) -> bool {
+    /// Begins to make one on another thread, unless one is there or under way. Answers false if the last one failed, or there is
+    /// no room for one.
+    pub fn make_ahead(&mut self, usual: u64, first: u64) -> bool {
         let outcome = self.ahead.as_ref().map(Receiver::try_recv);
-        let mut fine = true;
-        match outcome {
+        let failed = match outcome {
             Some(Err(TryRecvError::Empty)) => return true,
             Some(Ok(Ok(spare))) => {
                 self.failing = false;
                 self.ready.push(spare);
+                None
             }
-            Some(Ok(Err(error))) => {
-                // Tried again with every batch, it would fill the log too.
-                if !std::mem::replace(&mut self.failing, true) {
-                    tracing::warn!(%error, "the next journal segment could not be made ahead of time");
-                }
-                fine = false;
-            }
-            Some(Err(TryRecvError::Disconnected)) | None => {}
-        }
+            Some(Ok(Err(error))) => Some(error),
+            Some(Err(TryRecvError::Disconnected)) | None => None,
+        };
         self.ahead = None;
-        if !fine || !self.ready.is_empty() {
-            return fine;
+        if failed.is_none() && !self.ready.is_empty() {
+            return true;
         }
-        self.number += 1;
-        let (disk, number) = (self.disk.clone(), self.number);
+        let number = self.number + 1;
+        let room = || has_room(&self.disk, number, usual, first.saturating_mul(RESERVE)).err();
+        if let Some(error) = failed.or_else(room) {
+            // Tried again with every batch, it would fill the log too.
+            if !std::mem::replace(&mut self.failing, true) {
+                tracing::warn!(%error, "the next journal segment could not be made ahead of time");
+            }
+            return false;
+        }
+        self.number = number;
+        let disk = self.disk.clone();
         let (sender, receiver) = sync_channel(1);
         let work = move || {
             // The journal may have been dropped meanwhile; the file is then found at the next start.
@@ -196,6 +237,17 @@ impl<D: Disk> Drop for Spares<D> {
         if let Some(ahead) = self.ahead.take() {
             let _ = ahead.recv();
         }
+    }
+}
+
+/// Whether a file of so many bytes leaves this reserve free, as far as the file system tells: without a try that would fill it.
+fn has_room<D: Disk>(disk: &D, number: u64, capacity: u64, reserve: u64) -> Result<(), JournalError> {
+    let wanted = capacity.saturating_add(reserve);
+    match disk.free() {
+        Some(free) if free < wanted => {
+            Err(JournalError::DiskFull { path: disk.path(&spare_name(number)), needed: wanted - free })
+        }
+        _ => Ok(()),
     }
 }
 

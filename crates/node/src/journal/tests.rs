@@ -460,10 +460,58 @@ fn a_full_disk_says_what_it_needs() {
     disk.fail(Faults { space: Some(1000), ..Faults::default() });
     let error = (0..).find_map(|_| journal.append_sync(&[batch(A, &[&[1; 900]])]).err()).unwrap();
     let golden = expect![[r#"
-        data/journal/spare-0000000000000002.journal: the disk is full: 16384 more bytes are needed for the journal.
+        data/journal/spare-0000000000000002.journal: the disk is full: 39960 more bytes are needed for the journal.
         Free space on this disk or move the data directory to a larger one, then start the node again; nothing acknowledged is lost.
     "#]];
     check(golden, &error.to_string());
+}
+
+#[test]
+fn on_a_disk_that_is_nearly_full_segments_are_smaller_and_a_start_finds_room() {
+    const KIB: u64 = 1 << 10;
+    let disk = FaultyDisk::default();
+    let open = |fresh| {
+        let options =
+            JournalOptions { segment_first: 64 * KIB, segment_max: 128 * KIB, seed: Some(1), ..options() };
+        let mut journal = Journal::open_on(disk.clone(), options, fresh).unwrap().0;
+        let mut records = 0;
+        journal.replay(|_, _, _| records += 1).unwrap();
+        (journal, records)
+    };
+    // What is acknowledged until the disk is full.
+    let fill = |mut journal: Journal<FaultyDisk>| {
+        let mut acknowledged = 0;
+        loop {
+            match journal.append_sync(&[batch(A, &[&[1; 900]])]) {
+                Ok(_) => acknowledged += 1,
+                Err(JournalError::DiskFull { needed, .. }) => return (acknowledged, needed),
+                Err(error) => panic!("{error}"),
+            }
+        }
+    };
+    let (mut journal, _) = open(true);
+    journal.make_spares_ahead();
+    let metrics = journal.metrics();
+    disk.fail(Faults { space: Some(480 * KIB), ..Faults::default() });
+    let (mut acknowledged, needed) = fill(journal);
+    // Beside the first one of 64 KiB the usual one, a smaller one, and none that would take of the 256 KiB in reserve.
+    assert_eq!(disk.lengths().into_values().collect::<Vec<_>>(), [64 * KIB, 128 * KIB, 64 * KIB]);
+    assert_eq!((disk.free(), needed), (Some(288 * KIB), 32 * KIB));
+    assert!(metrics.spare_failures.load(Relaxed) > 0);
+    for life in 1..=3 {
+        let (journal, records) = open(false);
+        assert_eq!(records, acknowledged, "life {life}");
+        let (more, _) = fill(journal);
+        assert!(more > 5, "life {life}: {more} records fit");
+        acknowledged += more;
+        assert_eq!(disk.free(), Some((288 - life * 16) * KIB), "life {life}");
+    }
+    // With room they are of the usual size again.
+    disk.fail(Faults { space: Some(1024 * KIB), ..Faults::default() });
+    let (journal, records) = open(false);
+    assert_eq!(records, acknowledged);
+    fill(journal);
+    assert!(disk.lengths().into_values().filter(|length| *length == 128 * KIB).count() > 3);
 }
 
 #[test]

@@ -57,6 +57,8 @@ struct Shared {
     holder: Mutex<Option<Holder>>,
     /// Nanoseconds that a write and its sync take, on average of late.
     pace: AtomicU64,
+    /// When the journal's thread last had to wait for the shard that writes.
+    waited: Mutex<Option<Instant>>,
 }
 
 impl DurableMark {
@@ -319,6 +321,13 @@ impl JournalThread {
         Ok(true)
     }
 
+    /// Whether all of this process stood still in what [`Self::write_here`] took since `begun`, seconds and not the time of one
+    /// write: the journal's thread was not there to wait for it.
+    #[must_use]
+    pub fn stood_still(&self, begun: Instant) -> bool {
+        !waits_in(*lock(&self.mark.0.waited), begun, Instant::now())
+    }
+
     /// The position up to which every record is durable.
     ///
     /// # Errors
@@ -387,6 +396,12 @@ impl JournalThread {
     }
 }
 
+/// Whether a thread that last began to wait at `waited`, as it does within [`LOOK_EVERY`] where the journal is held, lived between
+/// these two, and not only at the end, when a process that stood still goes on.
+fn waits_in(waited: Option<Instant>, begun: Instant, ended: Instant) -> bool {
+    waited.is_some_and(|waited| waited >= begun && ended.saturating_duration_since(waited) >= LOOK_EVERY)
+}
+
 impl Drop for JournalThread {
     fn drop(&mut self) {
         if self.thread.is_some() {
@@ -417,6 +432,15 @@ impl Worker {
         outcome
     }
 
+    /// The journal, once the shard does not write. Since when it is waited for is noted.
+    fn hold<'a, D: Disk>(&self, shared: &'a Mutex<Journal<D>>) -> MutexGuard<'a, Journal<D>> {
+        if let Ok(journal) = shared.try_lock() {
+            return journal;
+        }
+        *lock(&self.mark.0.waited) = Some(Instant::now());
+        lock(shared)
+    }
+
     fn serve<D: Disk>(&self, shared: &Mutex<Journal<D>>) -> Result<(), JournalError> {
         let metrics = lock(shared).metrics();
         let mut batches = Vec::with_capacity(QUEUE);
@@ -424,7 +448,7 @@ impl Worker {
         let mut looked: Option<Instant> = None;
         loop {
             if looked.is_none_or(|at| at.elapsed() >= LOOK_EVERY) {
-                lock(shared).look()?;
+                self.hold(shared).look()?;
                 looked = Some(Instant::now());
             }
             match self.queue.recv_timeout(SEAL_AFTER) {
@@ -433,13 +457,13 @@ impl Worker {
                     // The shard may have written since.
                     let frames = metrics.frames.load(Ordering::Relaxed);
                     if std::mem::replace(&mut seen, frames) == frames {
-                        lock(shared).seal()?;
+                        self.hold(shared).seal()?;
                     }
                     continue;
                 }
                 Err(RecvTimeoutError::Disconnected) => return Ok(()),
             }
-            let mut journal = lock(shared);
+            let mut journal = self.hold(shared);
             let mut bytes = batches[0].bytes();
             while bytes < FRAME_MAX
                 && let Ok(batch) = self.queue.try_recv()
@@ -477,4 +501,21 @@ impl Drop for Worker {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_write_is_long_for_the_disk_only_where_the_other_thread_has_waited_for_it() {
+        let begun = Instant::now();
+        let at = |seconds| begun + Duration::from_secs(seconds);
+        let of_the_disk = |waited| waits_in(waited, begun, at(6));
+        assert!(of_the_disk(Some(begun)) && of_the_disk(Some(at(1))));
+        // Both go on at once when the process does, and the thread may come to wait for what is left of the write.
+        assert!(!of_the_disk(Some(at(6))) && !of_the_disk(Some(begun + Duration::from_millis(5_100))));
+        let before = begun.checked_sub(Duration::from_millis(80)).unwrap();
+        assert!(!of_the_disk(Some(before)) && !of_the_disk(None));
+    }
 }

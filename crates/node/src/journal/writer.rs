@@ -377,7 +377,7 @@ impl<D: Disk> Journal<D> {
         }
         if self.make_ahead && self.offset > self.active().header.capacity / 2 {
             let usual = self.usual();
-            if !self.spares.make_ahead(usual) {
+            if !self.spares.make_ahead(usual, self.options.segment_first) {
                 self.metrics.spare_failures.fetch_add(1, Relaxed);
             }
         }

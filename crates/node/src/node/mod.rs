@@ -41,7 +41,7 @@ use crate::transport::frame::{Hello, MAGIC, VERSION};
 use crate::transport::link::{Link, PING, Target};
 use crate::transport::stream::Acceptor;
 use isochrone_core::deployment::{ConfigErrors, Deployment};
-use isochrone_core::{Instant, Lasting, NodeId, ProcessId, Random, Span};
+use isochrone_core::{Instant, Lasting, NodeId, ProcessId, Random, Span, Stamp};
 use rand_core::RngCore;
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, TcpListener};
@@ -154,6 +154,11 @@ pub enum StartError {
         /// Why it cannot be written there.
         cause: String,
     },
+    /// The wall clock shows a time that neither HTTP nor certificates can express.
+    #[error(
+        "this machine's clock stands before 1970: set it, or have NTP do so (chrony, systemd-timesyncd), and start the node again"
+    )]
+    Clock,
     /// The system is out of something.
     #[error("cannot start: {0}")]
     Io(#[from] std::io::Error),
@@ -178,6 +183,9 @@ impl Node {
         let poller = Poller::new(me.idle_poll)?;
         let waker = poller.waker();
         let clock = Clock::start();
+        if clock.stamp() == Stamp::ZERO {
+            return Err(StartError::Clock);
+        }
         let mut limits = Limits::from(deployment.limits());
         let ways = usize::from(!config.sockets.redis.is_empty()) + usize::from(config.sockets.grpc.is_some());
         limits.heed_files(open_files(), ways);
@@ -330,6 +338,7 @@ impl Node {
             random.fork(),
         );
         clients.hub.audit.clone_from(&audit);
+        clients.hub.set_notifies(deployment.notify_keyspace_events());
         clients.listen(poller.registry())?;
 
         let names =
@@ -469,16 +478,24 @@ fn open_audit(path: &Path) -> Result<audit::Opened, StartError> {
     audit::open(path).map_err(|cause| StartError::Audit { path: path.to_owned(), cause })
 }
 
-/// Reads what a node reads at its start beside the deployment file and its data: certificates, keys, users. When each
-/// certificate runs out, by its name, in seconds since 1970.
+/// What [`credentials`] tells of certificates, in seconds since 1970.
+pub struct Validity {
+    /// From when on all of them are good; zero where there are none.
+    pub begins: u64,
+    /// When each runs out, by its name.
+    pub ends: Vec<(&'static str, u64)>,
+}
+
+/// Reads what a node reads at its start beside the deployment file and its data: certificates, keys, users. From when on and until
+/// when the certificates are good.
 ///
 /// # Errors
 /// What keeps the node from starting.
-pub fn credentials(deployment: &Deployment, node: NodeId) -> Result<Vec<(&'static str, u64)>, StartError> {
+pub fn credentials(deployment: &Deployment, node: NodeId) -> Result<Validity, StartError> {
     let me = deployment.node(node);
     let loaded = files(deployment, me).load()?;
     users(deployment, me)?;
-    Ok(loaded.expiries.named().collect())
+    Ok(Validity { begins: loaded.begins, ends: loaded.expiries.named().collect() })
 }
 
 /// The certificates and keys of a node.
@@ -579,6 +596,7 @@ impl Keyspaces {
             led: placed.led,
             metrics: Arc::new(KeyspaceMetrics::new(&keyspace.name, protocol, region, replicas)),
             nodes: keyspace.replicas.clone(),
+            placement: keyspace.placement.clone(),
             spares,
             partitions: keyspace.partitions,
             servers: placed.seats.iter().filter(|seat| !seat.client).map(|seat| seat.id).collect(),

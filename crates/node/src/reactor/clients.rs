@@ -845,6 +845,13 @@ impl Clients {
         view.map_or_else(|| keyspace.to_string(), |view| format!("keyspace {:?}", view.name))
     }
 
+    /// The keyspace at this place has carried out what a client has asked.
+    pub fn has_answered(&mut self, place: usize, now: Instant) {
+        if let Some(keyspace) = self.keyspaces.get(place) {
+            self.hub.hear_from(keyspace.id, now);
+        }
+    }
+
     /// The process that serves a keyspace for clients of this node.
     pub fn host(&self, keyspace: KeyspaceId) -> Option<ProcessId> {
         let place = self.keyspaces.iter().position(|view| view.id == keyspace)?;

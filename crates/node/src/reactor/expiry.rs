@@ -6,7 +6,10 @@
 //! and that is not this one deletes nothing early.
 
 use super::{Origin, Origins, Reactor};
-use isochrone_core::command::{Command, Operation};
+use crate::events::Event;
+use crate::hub::Hub;
+use isochrone_core::command::{Command, Keys, Operation, Response};
+use isochrone_core::notify::Flags;
 use isochrone_core::{Blob, Instant, ProcessId, Span};
 use std::collections::btree_map::Entry;
 
@@ -34,6 +37,7 @@ impl Reactor {
         let stamp = self.shard.io().stamp;
         let states = self.reporter.to_sweep(&self.peers);
         let most = share(states.len());
+        let wanted = self.clients.hub.wanted().has(Flags::EXPIRED);
         for (of, keyspace) in states {
             let Some(by) = self.clients.host(keyspace).filter(|_| !self.origins.sweeping.contains_key(&of))
             else {
@@ -42,16 +46,36 @@ impl Reactor {
             let keys = self.shard.overdue(of, stamp - GRACE, most * KEYS);
             for keys in commands(&keys).take(most) {
                 let ticket = self.origins.ticket();
-                let command = Command::new(stamp, Operation::Sweep { keys: keys.into() });
+                let keys = Keys::from(keys);
+                let view = self.clients.keyspaces().iter().find(|view| view.id == keyspace);
+                let told = view.filter(|_| wanted).map(|view| (view.index, keys.clone()));
+                let command = Command::new(stamp, deletion(keys, told.is_some()));
                 if let Err(error) = self.shard.execute(by, ticket, command) {
                     tracing::debug!(%error, "nothing overdue is deleted");
                     break;
                 }
                 *self.origins.sweeping.entry(of).or_default() += 1;
-                self.origins.waiting.insert(ticket, Origin::Sweep { of, by, asked: now });
+                self.origins.waiting.insert(ticket, Origin::Sweep { of, by, asked: now, told });
             }
         }
     }
+}
+
+/// Deletes what is over of these keys, and says which that was where it is to be `told`.
+fn deletion(keys: Keys, told: bool) -> Operation {
+    let sweep = Operation::Sweep { keys: keys.clone() };
+    if !told {
+        return sweep;
+    }
+    Operation::Transaction { watched: [].into(), operations: [sweep, Operation::Expired { keys }].into() }
+}
+
+/// Tells which of these keys such a command says that it has deleted.
+pub(super) fn tell(hub: &mut Hub, index: u32, keys: &[Blob], response: Response) {
+    let Response::Array(mut parts) = response else { return };
+    let Some(Response::Array(over)) = parts.pop() else { return };
+    let over = keys.iter().zip(over).filter(|(_, over)| *over == Response::Integer(1));
+    over.for_each(|(key, _)| hub.happened(index, Event::Expired, key));
 }
 
 /// The keys of each command: one at least, however long.
@@ -83,10 +107,46 @@ impl Origins {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::hub::{Notice, Topic};
+    use isochrone_core::command::{Condition, Expiry};
+    use isochrone_core::{Stamp, StateMachine as _};
+    use isochrone_store::Store;
 
     #[test]
     fn many_states_share_what_one_alone_may_have_under_way() {
         assert_eq!([0, 1, 3, 8, 64].map(share), [8, 8, 2, 1, 1]);
+    }
+
+    #[test]
+    fn what_was_over_is_told_where_somebody_wants_it() {
+        let (mut store, mut hub) = (Store::default(), Hub::default());
+        let at = |seconds| Stamp::ZERO + Span::from_secs(seconds);
+        let set = |key: &Blob, until: u64| {
+            let (condition, expiry) = (Condition::Always, Expiry::At(at(until)));
+            let operation =
+                Operation::Set { key: key.clone(), value: "v".into(), condition, expiry, get: false };
+            Command::new(at(1), operation)
+        };
+        let [over, later] = ["over", "later"].map(Blob::from);
+        store.apply(&set(&over, 10));
+        store.apply(&set(&later, 20));
+        let keys: Keys = [later.clone(), over.clone()].into();
+        hub.set_notifies(Flags::parse(b"Kx").unwrap());
+        hub.subscribe(1, Topic::Pattern, &"*".into());
+        let mut told = |keys: &Keys, seconds| {
+            let answer = store.apply(&Command::new(at(seconds), deletion(keys.clone(), true)));
+            tell(&mut hub, 2, keys, answer);
+            hub.hear(Instant::ZERO);
+            let channels = hub.take_mail().into_iter().map(|(_, notice)| match notice {
+                Notice::Message { channel, .. } => channel,
+                other => panic!("{other:?}"),
+            });
+            channels.collect::<Vec<_>>()
+        };
+        assert_eq!(told(&keys, 11), [Blob::from("__keyspace@2__:over")]);
+        assert_eq!(told(&keys, 12), Vec::<Blob>::new());
+        assert_eq!(told(&keys, 21), [Blob::from("__keyspace@2__:later")]);
+        assert!(matches!(deletion(keys, false), Operation::Sweep { .. }));
     }
 
     #[test]

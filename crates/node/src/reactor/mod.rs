@@ -36,6 +36,7 @@ use crate::protocols::{Administration, Protocols};
 use crate::shard::Shard;
 use crate::snapshots::SnapshotThread;
 pub(crate) use clients::KEEP_ALIVE;
+use isochrone_core::command::Keys;
 use isochrone_core::{Fact, Instant, KeyspaceId, PartitionId, ProcessId, Span, Ticket};
 use mio::Token;
 use rustc_hash::FxHashMap;
@@ -83,7 +84,7 @@ pub enum Failure {
     /// The journal failed; nothing may be acknowledged any more.
     #[error(transparent)]
     Journal(#[from] JournalError),
-    /// A peer knows this node with another data directory, or with a newer one.
+    /// A peer knows this node with another data directory, with a newer one, or by another process that lives.
     #[error("{by} does not take this node in: {why}")]
     Disowned {
         /// Its name.
@@ -131,8 +132,9 @@ enum Origin {
     Call(Box<calls::Pending>),
     /// An order.
     Order { of: ProcessId, protocol: &'static str, responder: Responder, asked: Instant, steps_down: bool },
-    /// The deletion of what is overdue in the state of this process.
-    Sweep { of: ProcessId, by: ProcessId, asked: Instant },
+    /// The deletion of what is overdue in the state of this process; where it is to be told, of which keys, of the keyspace with which
+    /// number.
+    Sweep { of: ProcessId, by: ProcessId, asked: Instant, told: Option<(u32, Keys)> },
 }
 
 /// See the module's page. Made by [`crate::node::Node`], run on a thread of its own.
@@ -439,6 +441,7 @@ impl Reactor {
                     let outcome = asked.told(outcome);
                     if matches!(outcome, gateway::Outcome::Done(_)) {
                         self.origins.carried_out(asked.keyspace);
+                        self.clients.has_answered(asked.keyspace, now);
                     }
                     self.reporter.answered(asked.keyspace, &outcome, now.since(asked.asked), asked.reads);
                     self.clients.answer(asked.to, outcome, &mut self.shard, &mut self.origins, now);
@@ -471,7 +474,14 @@ impl Reactor {
                     })
                 }
                 // What is left is seen with the next look.
-                (Some(Origin::Sweep { of, .. }), _) => self.origins.swept(of),
+                (Some(Origin::Sweep { of, told, .. }), reply) => {
+                    if let (Some((index, keys)), Reply::Outcome(gateway::Outcome::Done(response))) =
+                        (told, reply)
+                    {
+                        expiry::tell(&mut self.clients.hub, index, &keys, response);
+                    }
+                    self.origins.swept(of);
+                }
                 (Some(_), _) | (None, _) => {}
             }
         }

@@ -1,7 +1,7 @@
 //! The links to peers and the connections that come from them.
 
 use super::{Failure, Kind, token};
-use crate::births::{Births, Stranger};
+use crate::births::{Births, Stranger, Way};
 use crate::clock::Clock;
 use crate::hub::{Heard, News};
 use crate::limits::{Limits, Lines};
@@ -38,6 +38,9 @@ const CLOCKS_APART: Span = Span::from_secs(1);
 /// How often.
 const REMIND: Span = Span::from_secs(3_600);
 
+/// A peer that is reached dials back within seconds, unless it does not find this node where it listens.
+const ONE_WAY: Span = Span::from_secs(10);
+
 /// Everything between this node and the others.
 pub(crate) struct Peers {
     pub hello: Hello,
@@ -58,6 +61,8 @@ pub(crate) struct Peers {
     looked_up: BTreeMap<NodeId, u64>,
     /// When it was last said that the clock of a peer differs, where it does.
     warned: BTreeMap<NodeId, Instant>,
+    /// Since when peers are reached that do not reach this node, and whether that was said.
+    one_way: BTreeMap<NodeId, (Instant, bool)>,
     /// What the connections of other nodes have told since they were last taken.
     pub news: Vec<Heard>,
     /// How many links had been made when that was last asked.
@@ -142,6 +147,7 @@ impl Peers {
             resolver: None,
             looked_up: BTreeMap::new(),
             warned: BTreeMap::new(),
+            one_way: BTreeMap::new(),
             news: Vec::new(),
             made: 0,
             inbound: Slab::default(),
@@ -278,6 +284,9 @@ impl Peers {
             Ok((false, _)) => {
                 if let Some(node) = inbound.node {
                     self.retire_others(index, node, registry);
+                    if known.is_none() {
+                        self.leave_stale(clock.now(), registry);
+                    }
                 }
             }
             Err(error) => self.end(index, registry, &error),
@@ -357,6 +366,34 @@ impl Peers {
         }
     }
 
+    /// Says which peers are reached and do not reach this node, once, and when that is over: nothing else here would tell that its
+    /// own address leads nowhere.
+    fn look_back(&mut self, now: Instant) {
+        let here: BTreeSet<NodeId> =
+            self.inbound.iter_mut().filter_map(|(_, inbound)| inbound.node).collect();
+        for (node, link) in &self.links {
+            let only = link.ready() && !here.contains(node);
+            match comes_back(&mut self.one_way, *node, only, now) {
+                Some(true) => {
+                    let listens = self.listener.as_ref().and_then(|listener| listener.local_addr().ok());
+                    let listens = listens.map_or_else(|| "nowhere".to_owned(), |address| address.to_string());
+                    tracing::warn!(
+                        peer = %link.name,
+                        "{} is reached, and has not reached this node for {ONE_WAY}, which listens at {listens}: see that its `listen` \
+                         in the file of {} leads there. Loopback, as Debian's 127.0.1.1, leads no other machine here; where the \
+                         address of this machine has changed since the node started, start the node again",
+                        link.name,
+                        link.name,
+                    );
+                }
+                Some(false) if here.contains(node) => {
+                    tracing::info!(peer = %link.name, "{} reaches this node again", link.name);
+                }
+                _ => {}
+            }
+        }
+    }
+
     /// By how many nanoseconds the clock of a peer is ahead of this node's, which stands at `stamp`.
     pub fn ahead(&self, node: NodeId, now: Instant, stamp: Stamp) -> Option<i64> {
         Some(self.links.get(&node)?.told()?.ahead(now, stamp).0)
@@ -365,6 +402,8 @@ impl Peers {
     /// Ends greetings that take too long, looks at clocks, and takes who could not be taken.
     pub fn tick(&mut self, now: Instant, stamp: Stamp, registry: &Registry) {
         self.compare_clocks(now, stamp);
+        self.leave_stale(now, registry);
+        self.look_back(now);
         if let Some(more) = self.strangers.pass(now) {
             tracing::warn!(
                 "{more} more connections to the peer port were refused or ended before they greeted"
@@ -444,7 +483,7 @@ impl Peers {
         }
     }
 
-    /// Fails where a peer says that this node has lost its data directory, or has an old copy: it must not take part without
+    /// Fails where a peer says that this node has lost its data directory, or has a copy: it must not take part without
     /// what it promised.
     pub fn check(&mut self) -> Result<(), Failure> {
         let disowned =
@@ -466,6 +505,17 @@ impl Peers {
         for other in self.inbound.keys() {
             if other != index && self.inbound.get(other).is_some_and(|inbound| inbound.node == Some(node)) {
                 self.drop_inbound(other, registry);
+            }
+        }
+    }
+
+    /// Ends the connections that lead to another process of a node than the one that was taken in last.
+    fn leave_stale(&mut self, now: Instant, registry: &Registry) {
+        self.links.values_mut().for_each(|link| link.leave_stale(now, &mut self.births, registry));
+        for index in self.inbound.keys() {
+            let node = self.inbound.get(index).and_then(|inbound| inbound.node);
+            if node.is_some_and(|node| self.births.is_stale(node, Way::Back)) {
+                self.drop_inbound(index, registry);
             }
         }
     }
@@ -513,6 +563,7 @@ impl Peers {
             if let Some(node) = inbound.node
                 && !self.inbound.iter_mut().any(|(_, other)| other.node == Some(node))
             {
+                self.births.ended(node, Way::Back);
                 self.news.push((node, None));
             }
         }
@@ -528,6 +579,22 @@ fn to_tell(least: Span, most: Span, warned: Option<Instant>, now: Instant) -> Op
         Some(_) if most <= CLOCKS_APART / 2 => Some(false),
         Some(last) => (least > CLOCKS_APART && now.since(last) >= REMIND).then_some(true),
     }
+}
+
+/// Whether to tell that a peer is reached only, which it is now or not, or that it is so no longer; nothing where that was done.
+fn comes_back(
+    since: &mut BTreeMap<NodeId, (Instant, bool)>,
+    node: NodeId,
+    only: bool,
+    now: Instant,
+) -> Option<bool> {
+    if !only {
+        return since.remove(&node).and_then(|(_, told)| told.then_some(false));
+    }
+    let (since, told) = since.entry(node).or_insert((now, false));
+    let late = !*told && now.since(*since) >= ONE_WAY;
+    *told |= late;
+    late.then_some(true)
 }
 
 /// What reading a connection needs besides it.
@@ -564,9 +631,13 @@ impl Reading<'_> {
                 }
                 (Frame::Message { from, to, body }, Some(peer)) => Ok(shard.frame(peer, from, to, body)?),
                 (Frame::Hello(hello), None) => {
-                    *apart = self.greet(&hello, stream).inspect_err(|why| match why {
+                    *apart = self.greet(&hello, stream, now).inspect_err(|why| match why {
                         Broken::Stranger {
-                            why: why @ (Stranger::Reborn | Stranger::Outdated { .. }),
+                            why:
+                                why @ (Stranger::Reborn
+                                | Stranger::Outdated { .. }
+                                | Stranger::Twin { .. }
+                                | Stranger::Displaced { .. }),
                             ..
                         } => {
                             frame::disown(stream.out(), &why.to_string());
@@ -588,6 +659,7 @@ impl Reading<'_> {
                     Ok(())
                 }
                 (Frame::Ping(ping), Some(peer)) => {
+                    self.births.heard(peer, Way::Back, None, now);
                     // What the emulated network cuts off says nothing here, although its pings come.
                     let leads = if self.is_cut_off(peer) { Vec::new() } else { ping.leads };
                     let leads = leads.into_iter().filter(|(of, ..)| !apart.keyspaces.contains(of));
@@ -625,7 +697,7 @@ impl Reading<'_> {
 
     /// Whether this greeting is one of a peer's, and in what its deployment file differs: the keyspaces that agree are served all
     /// the same.
-    fn greet(&mut self, hello: &Hello, stream: &Stream) -> Result<Apart, Broken> {
+    fn greet(&mut self, hello: &Hello, stream: &Stream, now: Instant) -> Result<Apart, Broken> {
         self.recognise(hello, stream).map_err(Broken::Greeting)?;
         let name = self.called(hello.from);
         let (mine, theirs) = (&*self.hello.keyspaces, &*hello.keyspaces);
@@ -639,7 +711,11 @@ impl Reading<'_> {
         if !apart.keyspaces.is_empty() && !mine.iter().any(agrees) {
             return Err(Broken::Differs { node: hello.from, apart });
         }
-        self.births.meet(hello.from, &hello.life).map_err(|why| Broken::Stranger { name, why })?;
+        let place = stream
+            .address()
+            .map_or_else(|| "an address that is gone".to_owned(), |from| from.ip().to_string());
+        let taken = self.births.take_in(hello.from, &hello.life, Way::Back, &place, now);
+        taken.map_err(|why| Broken::Stranger { name: format!("{name}, from {place}"), why })?;
         Ok(apart)
     }
 
@@ -865,7 +941,7 @@ pub(super) mod tests {
             let (clock, emulation) = (Clock::start(), None);
             let mut context =
                 Reading { clock, hello: own, name, leaders, claimed, births, links, emulation, limits, news };
-            let greeted = context.greet(hello, &inbound.get(index).unwrap().stream);
+            let greeted = context.greet(hello, &inbound.get(index).unwrap().stream, Instant::ZERO);
             peers.end(index, poll.registry(), greeted.as_ref().err().unwrap_or(&Broken::Closed));
             greeted.map_err(|why| why.to_string())
         };
@@ -898,6 +974,26 @@ pub(super) mod tests {
         let lines = log.0.lock().unwrap();
         let told = lines.iter().filter(|line| line.contains("the deployment files of a and b")).count();
         assert_eq!((told, lines.iter().filter(|line| line.contains(" more connections")).count()), (2, 0));
+    }
+
+    #[test]
+    fn a_peer_that_is_reached_and_does_not_come_is_told_of_once() {
+        let mut since = BTreeMap::new();
+        let steps = [
+            (0, true, None),
+            (9, true, None),
+            // It has come.
+            (9, false, None),
+            (10, true, None),
+            (20, true, Some(true)),
+            (3_000, true, None),
+            (3_001, false, Some(false)),
+            (3_002, false, None),
+        ];
+        for (second, only, told) in steps {
+            let now = Instant::ZERO + Span::from_secs(second);
+            assert_eq!(comes_back(&mut since, NodeId(1), only, now), told, "{second}");
+        }
     }
 
     #[test]

@@ -4,8 +4,11 @@
 //! takes up nothing more, and asks again when a key is said to have been given something ([`crate::hub`]).
 //! Since news may be lost and keys be filled where nobody notices (by a restore, a rename on a node that has
 //! not heard of us), it also looks once a second whether a key exists. Every attempt is an ordinary command
-//! of the keyspace's protocol: what it pops is popped once. Of several keys one may hold another type meanwhile: an attempt
-//! that has met it asks what each of them holds, and tries those that are of the type it waits for.
+//! of the keyspace's protocol: what it pops is popped once. It cannot be taken back: one that is not answered, because
+//! the node is cut off, may be executed when its client has long given up. So where the keyspace has not answered this
+//! node for a second ([`Hub::hears`]), a command that would take something begins with a look, which may end in time. Of
+//! several keys one may hold another type meanwhile: an attempt that has met it asks what each of them holds, and tries
+//! those that are of the type it waits for.
 //!
 //! Of every element that came somebody is told who looks: where that one takes another, or cannot take it, those behind it
 //! are ([`Hub::unwait`], [`Hub::passes`]).
@@ -16,6 +19,7 @@
 use super::acl;
 use super::connection::State;
 use super::reply::Reply;
+use super::report::Report;
 use super::request::{Args, Kept};
 use super::spec::Spec;
 use super::{complaint::Complaint, shape::Plan};
@@ -25,6 +29,7 @@ use isochrone_core::command::{
     Chord, Command, GroupChange, GroupRead, Kind, Operation, ReadFrom, Refusal, Response, Score, StreamId,
     StreamRead,
 };
+use isochrone_core::notify::Flags;
 use isochrone_core::{Blob, Instant, KeyspaceId, Span};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -87,11 +92,13 @@ pub(crate) struct Blocked {
     until: Option<Instant>,
     retry: Instant,
     step: Step,
+    /// What is under way is asked to say what it does; a first attempt, where no look came before it, is as any other command.
+    report: Option<Box<Report>>,
     /// A key was given something while an attempt was under way.
     again: bool,
     /// CLIENT UNBLOCK came while an attempt was under way: with an error or without.
     unblocked: Option<bool>,
-    /// The first attempt has failed.
+    /// The first look or attempt has failed.
     waits: bool,
 }
 
@@ -156,10 +163,14 @@ pub(crate) fn begin(
     sink.said = None;
     let Some((id, keyspace)) = state.ask(plan, context, sink) else { return };
     context.hub.wait(state.number, keyspace, &keys);
-    if let Some(manner) = manner(&operation) {
+    let manner = manner(&operation);
+    // A look may overtake what this connection has asked before, and does not say whether a watched key was there.
+    let alone = state.pipeline.waiting() == 1 && state.watches.len() == 0;
+    let looks = manner.is_some() && alone && !context.hub.hears(keyspace, context.now);
+    if let Some(manner) = manner {
         context.hub.takes(state.number, manner);
     }
-    state.blocked = Some(Box::new(Blocked {
+    let mut blocked = Box::new(Blocked {
         id,
         connection: state.number,
         user: state.user.clone(),
@@ -171,10 +182,19 @@ pub(crate) fn begin(
         until: (time > Span::ZERO).then(|| context.now + time),
         retry: context.now + RETRY,
         step: Step::Attempt,
+        report: None,
         again: false,
         unblocked: None,
         waits: false,
-    }));
+    });
+    if looks {
+        // In the place of what was asked just now.
+        sink.requests.pop();
+        state.pipeline.take_asked(id);
+        context.hub.took_nothing(state.number);
+        blocked.ask(Step::Look, context, sink.requests);
+    }
+    state.blocked = Some(blocked);
 }
 
 /// How this command takes what it waits for; none where it leaves it there.
@@ -452,7 +472,9 @@ impl Blocked {
 
     /// Time has passed. How it ends, where it does.
     pub(crate) fn tick(&mut self, context: &mut Context<'_>, requests: &mut Vec<Request>) -> Option<Outcome> {
-        if self.step.attempts() {
+        let over = self.until.is_some_and(|until| until <= context.now);
+        // What only reads leaves everything where it is, whenever it is executed.
+        if self.step.attempts() && !(over && self.operation.is_read()) {
             return None;
         }
         if let Some(end) = self.end(context.now) {
@@ -508,7 +530,7 @@ impl Blocked {
     fn send(
         &mut self,
         step: Step,
-        operation: Operation,
+        mut operation: Operation,
         context: &mut Context<'_>,
         requests: &mut Vec<Request>,
     ) {
@@ -516,8 +538,16 @@ impl Blocked {
         if step.attempts() {
             context.hub.tries(self.connection);
         }
+        // A look is none of the client's.
+        let wanted = context.hub.wanted().without(Flags::MISS);
+        self.report = Report::of(self.keyspace, &mut operation, wanted, context);
         let command = Command::new(context.stamp, operation);
         requests.push(Request { id: self.id, ask: Ask::Execute { keyspace: self.keyspace, command } });
+    }
+
+    /// What was asked with what was under way, for which an outcome has come.
+    pub(crate) fn take_report(&mut self) -> Option<Box<Report>> {
+        self.report.take()
     }
 }
 

@@ -4,6 +4,7 @@ use super::acl::{Denied, Users, Within};
 use super::blocking::Fills;
 use super::complaint::Complaint;
 use super::reply::{Reply, Version};
+use super::report::Report;
 use super::request::Kept;
 use super::shape::{self, Plan, Shape};
 use super::spec::Action;
@@ -29,6 +30,7 @@ pub(crate) struct Call {
 pub(crate) struct After {
     shape: Shape,
     fills: Fills,
+    report: Option<Box<Report>>,
 }
 
 /// Why a command is not executed.
@@ -102,17 +104,28 @@ pub(crate) fn understand<'w>(
         return Err(deny(users, denied, Within::Script));
     }
     let fills = Fills::of(keyspace, &operation);
-    Ok(Call { name, operation, after: After { shape, fills } })
+    Ok(Call { name, operation, after: After { shape, fills, report: None } })
+}
+
+impl Call {
+    /// Has it say what it does, as far as events of it are wanted. `index` is the number of its keyspace.
+    pub(crate) fn report(&mut self, index: u32, hub: &Hub) {
+        self.after.report = Report::ask(index, &mut self.operation, hub.wanted());
+    }
 }
 
 impl After {
-    /// The reply to this answer in RESP3; whoever waits for what it has given is told.
+    /// The reply to this answer in RESP3; whoever waits for what it has given, or wants to hear of it, is told.
     pub(crate) fn reply(self, response: Response, hub: &mut Hub, now: Instant) -> Vec<u8> {
-        if !response.is_error() {
+        let mut outcome = Outcome::Done(response);
+        if let Some(report) = self.report {
+            outcome = report.hear(outcome, hub);
+        }
+        if !matches!(&outcome, Outcome::Done(response) if response.is_error()) {
             self.fills.tell(hub, now);
         }
         let mut bytes = Vec::new();
-        shape::write(self.shape, Outcome::Done(response), &mut Reply::new(&mut bytes, Version::Three));
+        shape::write(self.shape, outcome, &mut Reply::new(&mut bytes, Version::Three));
         bytes
     }
 }

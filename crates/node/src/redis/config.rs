@@ -1,5 +1,5 @@
-//! CONFIG: what clients ask about a server, answered as it is here. Nothing is set this way but how much SLOWLOG keeps;
-//! for all else the deployment file is the one place.
+//! CONFIG: what clients ask about a server, answered as it is here. Nothing is set this way but how much SLOWLOG keeps, and which
+//! events of keys are told to those who subscribe here; for all else the deployment file is the one place.
 
 use super::complaint::Complaint;
 use super::connection::State;
@@ -9,12 +9,15 @@ use super::slowlog::LENGTH_MAX;
 use crate::gateway::Context;
 use crate::reactor::KEEP_ALIVE;
 use isochrone_core::glob;
+use isochrone_core::notify::Flags;
 use std::collections::BTreeMap;
 
 /// From how many microseconds on a command is slow.
 const SLOWER_THAN: &str = "slowlog-log-slower-than";
 /// How many slow commands are kept.
 const SLOWLOG_LENGTH: &str = "slowlog-max-len";
+/// Which events of keys are told.
+const NOTIFIES: &str = "notify-keyspace-events";
 
 /// The parameters for which the deployment file has a key, of the node or of `[limits]`.
 const IN_FILE: [&str; 6] =
@@ -39,7 +42,7 @@ fn parameters(context: &Context<'_>) -> Vec<(&'static str, String)> {
         // Zero: no limit; keys are never evicted.
         ("maxmemory", text("0")),
         ("maxmemory-policy", text("noeviction")),
-        ("notify-keyspace-events", text("")),
+        (NOTIFIES, context.hub.notifies().to_string()),
         ("port", context.node.port.to_string()),
         ("proto-max-bulk-len", context.limits.bulk_bytes.to_string()),
         ("save", text("")),
@@ -80,7 +83,7 @@ pub(crate) fn get(
     Ok(())
 }
 
-/// `CONFIG SET name value ...`: all or nothing. Taken where it changes nothing, or what SLOWLOG keeps.
+/// `CONFIG SET name value ...`: all or nothing. Taken where it changes nothing, or what SLOWLOG keeps, or which events are told.
 pub(crate) fn set(
     _: &mut State,
     args: Args<'_>,
@@ -102,11 +105,15 @@ pub(crate) fn set(
             return Err(failed(&given, "duplicate parameter"));
         }
     }
-    let (mut slower_than, mut length) = (None, None);
+    let (mut slower_than, mut length, mut notifies) = (None, None, None);
     for (name, (value, set)) in wanted {
         match name {
             SLOWER_THAN => slower_than = Some(within(name, set, -1, i64::MAX)?),
             SLOWLOG_LENGTH => length = Some(within(name, set, 0, LENGTH_MAX)?),
+            NOTIFIES => {
+                let wrong = "Invalid event class character. Use 'Ag$lshzxeKEtmdn'.";
+                notifies = Some(Flags::parse(set).ok_or_else(|| failed(name, wrong))?);
+            }
             _ if value.as_bytes() == set => {}
             _ => {
                 let why = match IN_FILE.contains(&name) {
@@ -117,6 +124,9 @@ pub(crate) fn set(
                 return Err(failed(name, &text));
             }
         }
+    }
+    if let Some(flags) = notifies {
+        context.hub.set_notifies(flags);
     }
     let slowlog = &mut context.hub.slowlog;
     slowlog.slower_than = slower_than.unwrap_or(slowlog.slower_than);

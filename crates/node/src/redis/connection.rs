@@ -11,6 +11,7 @@ use super::monitor;
 use super::pipeline::{self, Pipeline, Waiting};
 use super::pubsub;
 use super::reply::{Reply, Version};
+use super::report::Report;
 use super::request::{Args, ProtocolError, Requests};
 use super::shape::{self, Plan, Shape};
 use super::slowlog;
@@ -328,8 +329,14 @@ impl Session for Connection {
         let before = out.len();
         self.state.unsent = context.unsent;
         self.state.served(context, out);
-        let outcome = match self.state.pipeline.take_probe(id) {
+        let (probe, report) = self.state.pipeline.take_asked(id);
+        let outcome = match probe {
             Some(probe) => self.state.watches.probed(&probe, outcome),
+            None => outcome,
+        };
+        let blocked = self.state.blocked.as_mut().filter(|blocked| blocked.id() == id);
+        let outcome = match report.or_else(|| blocked?.take_report()) {
+            Some(report) => report.hear(outcome, context.hub),
             None => outcome,
         };
         if self.state.keeps(id, &outcome) {
@@ -733,6 +740,7 @@ impl State {
             Operation::Restore { .. } => sink.bytes.max(wire::encoded_size(&operation)),
             _ => sink.bytes,
         };
+        let report = Report::of(keyspace, &mut operation, context.hub.wanted(), context);
         let probe = self.watches.probe(keyspace, &mut operation);
         let (version, name, asked) = (self.version, self.last_command, context.now);
         let told = sink.said.filter(|_| context.hub.slowlog.listens());
@@ -750,12 +758,13 @@ impl State {
             copies,
             fills,
             probe,
+            report,
             lookups,
             name,
             asked,
             noted,
         });
-        let command = Command { stamp: context.stamp, operation, in_order };
+        let command = Command { in_order, ..Command::new(context.stamp, operation) };
         // Within a transaction that is refused where keys are apart.
         let transaction = matches!(command.operation, Operation::Transaction { .. });
         let alone = !transaction && command.touches_all() && self.is_apart(context);
@@ -779,6 +788,7 @@ impl State {
             copies: 0,
             fills: Fills::Nothing,
             probe: None,
+            report: None,
             lookups: Lookups::Nothing,
             name: self.last_command,
             asked: Instant::ZERO,
@@ -984,14 +994,23 @@ impl State {
             let heard = steps.heard(outcome, (&self.user, self.keyspace), context, requests);
             let Heard::Ends(end) = heard else {
                 if let Some(Request { ask: Ask::Execute { keyspace, command }, .. }) = requests.last_mut() {
-                    let fills = Fills::of(*keyspace, &command.operation);
-                    let probe = self.watches.probe(*keyspace, &mut command.operation);
-                    self.pipeline.goes_on(id, fills, probe);
+                    let operation = &mut command.operation;
+                    let fills = Fills::of(*keyspace, operation);
+                    let report = Report::of(*keyspace, operation, context.hub.wanted(), context);
+                    let probe = self.watches.probe(*keyspace, operation);
+                    self.pipeline.goes_on(id, fills, probe, report);
                 }
                 return None;
             };
             self.steps = None;
             return Some(end);
+        }
+        if let Some(Waiting { shape: Shape::Watch(watch), .. }) = self.pipeline.awaited(id)
+            && let Some((keyspace, operation)) = self.watches.asks_again(watch, &outcome, context)
+        {
+            let command = Command::new(context.stamp, operation);
+            requests.push(Request { id, ask: Ask::Execute { keyspace, command } });
+            return None;
         }
         let Some(blocked) = self.blocked.as_mut().filter(|blocked| blocked.id() == id) else {
             return Some(outcome);

@@ -455,7 +455,7 @@ mod tests {
         }
 
         fn apply(&mut self, operation: Operation) -> Response {
-            self.store.apply(&Command { stamp: self.stamp, operation, in_order: false })
+            self.store.apply(&Command::new(self.stamp, operation))
         }
 
         fn run(&mut self, line: &str) -> Response {

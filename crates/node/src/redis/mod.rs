@@ -7,6 +7,7 @@
 //! * A request is read in place ([`request`]), found in the table, and becomes either a reply at once or a
 //!   [`Request`](crate::gateway::Request) of the shard. All requests of a pipeline go out together;
 //!   [`pipeline`] puts their replies back in order.
+//! * Where somebody wants to hear of events of keys, [`report`] has commands say what they do.
 //! * Whatever would make two replicas differ is decided here: relative expiries become absolute by the
 //!   stamp of the command, random choices carry a seed (`specs/curp.md` 7.3).
 //!
@@ -45,6 +46,7 @@ mod pipeline;
 mod places;
 mod pubsub;
 mod reply;
+mod report;
 mod request;
 mod scripts;
 mod shape;
@@ -58,7 +60,7 @@ pub use catalog::page;
 pub use connection::Connection;
 pub(crate) use connection::FLOODED;
 pub use fuzz::fuzz_resp;
-pub use payload::fuzz_payload;
+pub use payload::{fuzz_payload, undumped};
 pub use scripts::Scripts;
 pub use slowlog::Slowlog;
 

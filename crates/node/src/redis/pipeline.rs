@@ -4,6 +4,7 @@ use super::blocking::Fills;
 use super::connection::{EAGER, FLOODED};
 use super::lookups::Lookups;
 use super::reply::Version;
+use super::report::Report;
 use super::shape::Shape;
 use super::transaction::Probe;
 use isochrone_core::Instant;
@@ -62,6 +63,8 @@ pub(crate) struct Waiting {
     pub(crate) fills: Fills,
     /// What is asked with it.
     pub(crate) probe: Option<Box<Probe>>,
+    /// The same, so that it says what it does.
+    pub(crate) report: Option<Box<Report>>,
     /// Whether what it reads is found.
     pub(crate) lookups: Lookups,
     /// The command, and when it was asked of a keyspace.
@@ -139,15 +142,22 @@ impl Pipeline {
     }
 
     /// A request under way takes another step, which may give this, and with which this is asked.
-    pub(crate) fn goes_on(&mut self, id: u64, fills: Fills, probe: Option<Box<Probe>>) {
+    pub(crate) fn goes_on(
+        &mut self,
+        id: u64,
+        fills: Fills,
+        probe: Option<Box<Probe>>,
+        report: Option<Box<Report>>,
+    ) {
         if let Some(waiting) = self.awaited_mut(id) {
-            (waiting.fills, waiting.probe) = (fills, probe);
+            (waiting.fills, waiting.probe, waiting.report) = (fills, probe, report);
         }
     }
 
     /// What was asked with this request, for which an outcome has come.
-    pub(crate) fn take_probe(&mut self, id: u64) -> Option<Box<Probe>> {
-        self.awaited_mut(id)?.probe.take()
+    pub(crate) fn take_asked(&mut self, id: u64) -> (Option<Box<Probe>>, Option<Box<Report>>) {
+        let waiting = self.awaited_mut(id);
+        waiting.map(|waiting| (waiting.probe.take(), waiting.report.take())).unwrap_or_default()
     }
 
     fn awaited_mut(&mut self, id: u64) -> Option<&mut Waiting> {

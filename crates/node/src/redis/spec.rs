@@ -349,7 +349,7 @@ impl Group {
 
 /// How commands that wait differ.
 const WAITING: &str = "those who wait at one node are served in their order, those at different nodes in any; \
-                       a time-out may come 100 ms late";
+                       a time-out may come 100 ms late, or end in `UNKNOWN` up to `time_limit` late where a node has just been cut off";
 
 impl Spec {
     /// The same, with a word on how it differs from Redis.

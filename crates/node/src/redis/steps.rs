@@ -79,7 +79,7 @@ impl Steps {
         };
         match next {
             Next::Asks(operation) => {
-                let command = Command { stamp: context.stamp, operation, in_order: true };
+                let command = Command { in_order: true, ..Command::new(context.stamp, operation) };
                 let ask = Ask::Execute { keyspace: self.keyspace, command };
                 requests.push(Request { id: self.id, ask });
                 Heard::Waits

@@ -1,6 +1,7 @@
 //! The gateway as a conversation: bytes in, requests and bytes out.
 
 mod conversations;
+mod events;
 mod footprints;
 mod garbage;
 #[allow(dead_code)] // The comparison with a real server lies there too.
@@ -44,6 +45,8 @@ pub(super) struct World {
     counters: Counters,
     pub(super) hub: Hub,
     unsent: usize,
+    /// The keyspaces have not answered anything for long when something is asked.
+    silent: bool,
     out: Vec<u8>,
     requests: Vec<Request>,
 }
@@ -155,6 +158,7 @@ impl World {
             counters: Counters::default(),
             hub: Hub::default(),
             unsent: 0,
+            silent: false,
             out: Vec::new(),
             requests: Vec::new(),
         };
@@ -166,6 +170,9 @@ impl World {
     }
 
     fn receive(&mut self, bytes: &[u8]) {
+        if !self.silent {
+            self.keyspaces.iter().for_each(|keyspace| self.hub.hear_from(keyspace.id, self.now));
+        }
         let (mut out, mut requests) = (Vec::new(), Vec::new());
         with_context!(self, context => self.connection.receive(bytes, context, &mut out, &mut requests));
         self.out.append(&mut out);
@@ -279,6 +286,19 @@ fn encode_line(line: &str) -> Vec<u8> {
 /// answers request 3; `+ 5` lets seconds pass; `! fill k`, `! publish c m` and `! spublish c m` are what others do; `! close` closes the client's end.
 pub(super) fn talk(login: Login, script: &str) -> String {
     play(&mut World::new(login), script)
+}
+
+/// One whose first keyspace is one of transactions.
+fn transactional() -> World {
+    let mut world = World::new(Login::Open);
+    world.keyspaces[0].transactional = true;
+    world
+}
+
+/// As [`check`], in a keyspace of transactions.
+#[track_caller]
+fn check_transactional(script: &str, expected: Expect) {
+    expected.assert_eq(&play(&mut transactional(), script));
 }
 
 /// Holds what is said against what is expected.

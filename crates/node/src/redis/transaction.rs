@@ -5,8 +5,10 @@
 //! becomes one [`Operation::Transaction`], which carries the versions that WATCH was told. What the node itself
 //! does of it (PUBLISH, CONFIG SET) is done when that has been executed.
 //!
-//! A key that is not there has one version, 0, also where it has come and is gone again. So that EXEC does not go by what was
-//! read of such a key meanwhile, commands that touch it ask for its version as well ([`Watches::probe`]).
+//! A key that is not there has version 0, also where it has come and is gone again. So where there is such a key, WATCH asks once
+//! more, for a number that stands for this absence ([`Operation::Watch`]); that is a write. Keyspaces of transactions have
+//! no such numbers. There, so that EXEC does not go by what was read of such a key meanwhile, commands that touch it ask for its
+//! version as well ([`Watches::probe`]).
 
 use super::blocking::Blocked;
 use super::complaint::Complaint;
@@ -23,7 +25,13 @@ use isochrone_core::{Blob, KeyspaceId, wire};
 use std::collections::BTreeSet;
 use std::slice;
 
-const TOO_LARGE: &str = "ERR the transaction is too large";
+/// MULTI takes no more than this.
+fn too_large(context: &Context<'_>) -> Complaint {
+    let (commands, bytes) = (context.limits.elements, context.limits.command_bytes);
+    Complaint::text(format!(
+        "ERR the transaction is too large: it takes {commands} commands and {bytes} bytes at most, with the keys watched"
+    ))
+}
 
 /// What MULTI has queued.
 #[derive(Default)]
@@ -59,7 +67,7 @@ pub(crate) struct Watches {
     bytes: usize,
     /// Requests for versions under way.
     pending: usize,
-    /// Those that were not there.
+    /// Those that were not there, where absences have no numbers.
     absent: BTreeSet<Blob>,
     /// A key was there that had not been, or a version could not be learned: EXEC must not go through.
     broken: bool,
@@ -106,7 +114,32 @@ impl Watches {
         *self = Watches { generation: self.generation + 1, ..Watches::default() };
     }
 
-    /// Versions have come.
+    /// Versions have come. Where a key is absent, and such absences have numbers, all of these keys are to be asked for again with
+    /// this, in this keyspace.
+    pub(crate) fn asks_again(
+        &self,
+        watch: &Watch,
+        outcome: &Outcome,
+        context: &mut Context<'_>,
+    ) -> Option<(KeyspaceId, Operation)> {
+        let view = context.keyspaces.iter().find(|view| view.id == self.keyspace)?;
+        if watch.generation != self.generation || view.transactional {
+            return None;
+        }
+        const ABSENT: Response = Response::Integer(0);
+        let absent = match outcome {
+            Outcome::Done(Response::Array(versions)) => versions.contains(&ABSENT),
+            Outcome::Done(version) => *version == ABSENT,
+            _ => false,
+        };
+        let places = self.keys.get(watch.first..watch.first + watch.count).filter(|_| absent)?;
+        let keys = places.iter().flatten();
+        let random = &mut *context.random;
+        let asked = keys.map(|(key, _)| Operation::Watch { key: key.clone(), seed: random.below(u64::MAX) });
+        Some((self.keyspace, together(asked.collect())))
+    }
+
+    /// The last versions have come.
     pub(crate) fn learn(&mut self, watch: &Watch, outcome: &Outcome) {
         if watch.generation != self.generation {
             return;
@@ -249,12 +282,17 @@ pub(crate) fn watch(state: &mut State, args: Args<'_>, context: &mut Context<'_>
     let count = watches.keys.len() - first;
     let ticket = Watch { generation: watches.generation, first, count };
     let keys = watches.keys[first..].iter().flatten();
-    let mut versions = keys.map(|(key, _)| Operation::Version { key: key.clone() });
-    let operation = match count {
-        1 => versions.next().unwrap_or(Operation::DbSize),
-        _ => Operation::Transaction { watched: [].into(), operations: versions.collect() },
-    };
+    let versions = keys.map(|(key, _)| Operation::Version { key: key.clone() });
+    let operation = together(versions.collect());
     state.ask_for(operation, Shape::Watch(ticket), context, sink);
+}
+
+/// One operation as it is, several as a transaction.
+fn together(mut operations: Vec<Operation>) -> Operation {
+    match operations.len() {
+        1 => operations.swap_remove(0),
+        _ => Operation::Transaction { watched: [].into(), operations: operations.into() },
+    }
 }
 
 /// Steps that what a node itself does of a transaction takes at most: all of it is done at once.
@@ -277,10 +315,13 @@ pub(crate) fn enqueue(
         Some(Complaint::text(text))
     } else if queue.kept.len() >= context.limits.elements
         || state.watches.bytes + queue.kept.bytes() + args.bytes() > context.limits.command_bytes
-        || queue.steps.saturating_add(steps) > STEPS_MAX
     {
         *context.counters.limited.entry("command").or_default() += 1;
-        Some(Complaint::text(TOO_LARGE))
+        Some(too_large(context))
+    } else if queue.steps.saturating_add(steps) > STEPS_MAX {
+        *context.counters.limited.entry("command").or_default() += 1;
+        let text = "ERR the transaction is too large: too much of it is done by this node itself, as PUBLISH and COMMAND are";
+        Some(Complaint::text(text))
     } else {
         None
     };
@@ -352,7 +393,7 @@ pub(crate) fn exec(state: &mut State, context: &mut Context<'_>, sink: &mut Sink
         encoded += operations[known..].iter().map(wire::encoded_size).sum::<usize>();
         if encoded > context.limits.command_bytes {
             *context.counters.limited.entry("command").or_default() += 1;
-            let complaint = abort(state, &Complaint::text(TOO_LARGE));
+            let complaint = abort(state, &too_large(context));
             state.complain(&complaint, context, sink.out);
             return Step::Taken;
         }

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::fs::OpenOptions;
 use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
@@ -99,6 +100,20 @@ impl SnapshotStore {
     pub(crate) fn openable(path: &Path) -> Result<(), JournalError> {
         // What a file system puts at its own root is not ours to open.
         open_below(path, |name| Name::parse(name).is_some())
+    }
+
+    /// Bytes on the disk of the newest finished snapshot of each stream in the directory at `path`; what cannot be looked at counts
+    /// as none. Nothing is changed.
+    #[must_use]
+    pub fn newest_bytes(path: &Path) -> u64 {
+        let mut newest: BTreeMap<StreamId, Name> = BTreeMap::new();
+        for entry in std::fs::read_dir(path).into_iter().flatten().flatten() {
+            if let Some(name) = Name::parse(&entry.file_name().to_string_lossy()) {
+                let held = newest.entry(name.stream).or_insert(name);
+                *held = name.max(*held);
+            }
+        }
+        newest.values().map(|name| bytes_below(&path.join(name.to_string()))).sum()
     }
 
     /// From here on snapshots are those of the directory of this birth: others are refused.
@@ -354,6 +369,20 @@ fn open_below(path: &Path, wanted: fn(&str) -> bool) -> Result<(), JournalError>
         }
     }
     Ok(())
+}
+
+/// Bytes on the disk of all files below this directory.
+fn bytes_below(path: &Path) -> u64 {
+    /// What the system counts blocks in.
+    const BLOCK: u64 = 512;
+    let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
+    entries
+        .map(|entry| match entry.metadata() {
+            Ok(about) if about.is_dir() => bytes_below(&entry.path()),
+            Ok(about) => about.blocks().saturating_mul(BLOCK),
+            Err(_) => 0,
+        })
+        .sum()
 }
 
 impl Name {

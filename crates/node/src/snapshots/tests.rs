@@ -484,3 +484,23 @@ fn the_other_messages() {
     "#]];
     golden.assert_eq(&errors.map(|error| format!("{error}\n")).concat());
 }
+
+#[test]
+fn what_a_start_reads_of_snapshots_is_the_newest_of_each_stream() {
+    let (dir, _) = used(3);
+    let path = dir.path().join("snapshots");
+    let newest = SnapshotStore::newest_bytes(&path);
+    assert!(newest > 0, "{newest}");
+    // Neither one that is not finished, nor those before the newest.
+    let mut names: Vec<_> = fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()).collect();
+    names.sort();
+    assert_eq!(names.len(), 2, "{names:?}");
+    let unfinished = path.join("000000000000000b-0000000000000001-0000000000000001.new");
+    fs::create_dir(&unfinished).unwrap();
+    fs::write(unfinished.join("table"), vec![1; 100_000]).unwrap();
+    fs::write(names[0].join("more"), vec![1; 100_000]).unwrap();
+    assert_eq!(SnapshotStore::newest_bytes(&path), newest);
+    fs::write(names[1].join("more"), vec![1; 100_000]).unwrap();
+    assert!(SnapshotStore::newest_bytes(&path) >= newest + 100_000);
+    assert_eq!(SnapshotStore::newest_bytes(&dir.path().join("none")), 0);
+}

@@ -24,7 +24,7 @@ use std::sync::Arc;
 use thiserror::Error;
 
 /// The newest version of the frames and of what is inside, the one written.
-pub const VERSION: u16 = 14;
+pub const VERSION: u16 = 15;
 
 /// What a hello begins with, so that a stranger on the port is told from a node.
 pub const MAGIC: [u8; 8] = *b"ISOCHRON";
@@ -87,7 +87,7 @@ pub enum Frame<'a> {
     },
     /// The answer to one that is not: why.
     Refuse(String),
-    /// The answer to one whose sender has lost its data directory, or has an old copy of it: why it must end.
+    /// The answer to one whose sender has lost its data directory, or has a copy of it: why it must end.
     Disown(String),
     /// A message between processes.
     Message {
@@ -248,9 +248,11 @@ pub fn parse(bytes: &[u8], limit: usize) -> Result<Option<(Frame<'_>, usize)>, F
 fn read(frame: &[u8]) -> Result<Frame<'_>, FrameError> {
     let (kind, content) = frame.split_first().ok_or(FrameError::Content("empty"))?;
     Ok(match kind {
-        1 => Frame::Hello(
-            decode(content).ok().or_else(|| foreign(content)).ok_or(FrameError::Content("hello"))?,
-        ),
+        // Of another version's no more is read, whatever this one would make of it.
+        1 => Frame::Hello(match foreign(content) {
+            Some(hello) => hello,
+            None => decode(content).map_err(|_| FrameError::Content("hello"))?,
+        }),
         2 => {
             let (version, life) = content.split_first_chunk().ok_or(FrameError::Content("welcome"))?;
             let version = u16::from_le_bytes(*version);
@@ -528,6 +530,16 @@ mod tests {
         assert_eq!(read(&other(MAGIC, 5)), Ok(5));
         assert_eq!(read(&other(MAGIC, VERSION)), Err(FrameError::Content("hello")));
         assert_eq!(read(&other(*b"GARBAGE!", 5)), Err(FrameError::Content("hello")));
+        // Nothing behind the version is looked at, though it may look like a greeting of this one.
+        let mut alike = Vec::new();
+        let life = Life { birth: 3, start: Start { number: 4, salt: 5 }, past: Vec::new() };
+        let (from, to, cluster) = (NodeId(1), NodeId(2), "test".to_owned());
+        let keyspaces = [Agreed { number: 1, name: "main".into(), values: Default::default() }].into();
+        let version = VERSION + 1;
+        let later = Hello { magic: MAGIC, version, cluster_id: 9, cluster, from, to, life, keyspaces };
+        hello(&mut alike, &later);
+        let Ok(Some((Frame::Hello(heard), _))) = parse(&alike, HANDSHAKE_MAX) else { panic!("no greeting") };
+        assert_eq!((heard.version, heard.cluster_id, heard.keyspaces.len()), (version, 0, 0));
         let mut welcomed = Vec::new();
         frame(&mut welcomed, 2, |out| out.extend_from_slice(&[5, 0, 1, 2, 3]));
         assert_eq!(read(&welcomed), Ok(5));

@@ -7,7 +7,7 @@
 use super::emulation::Delay;
 use super::frame::{self, Frame, FrameBuffer, FrameError, Hello, Ping, VERSION};
 use super::stream::{Got, Stream};
-use crate::births::{Births, Stranger};
+use crate::births::{Births, Stranger, Way};
 use crate::outgoing::PeerQueue;
 use crate::poller::Ready;
 use crate::security;
@@ -250,6 +250,8 @@ enum Broken {
     Unexpected,
     #[error("no answer within {0}")]
     Silent(Span),
+    #[error("another process of it was taken in meanwhile")]
+    Stale,
 }
 
 impl Link {
@@ -299,7 +301,7 @@ impl Link {
         self.recent.best()
     }
 
-    /// Why the peer says that this node has lost its data directory, or has an old copy, if it does.
+    /// Why the peer says that this node has lost its data directory, or has a copy, if it does.
     pub fn disowned(&self) -> Option<&str> {
         self.disowned.as_deref()
     }
@@ -439,6 +441,7 @@ impl Link {
                 }
             }
         }
+        self.stands(births);
     }
 
     /// The socket has news.
@@ -457,6 +460,22 @@ impl Link {
         }
         if let Err(error) = self.drive(now, ready.readable, births, scratch) {
             self.broken(now, registry, &error);
+        }
+        self.stands(births);
+    }
+
+    /// Breaks the link where it leads to another process than the one that was taken in last.
+    pub fn leave_stale(&mut self, now: Instant, births: &mut Births, registry: &Registry) {
+        if births.is_stale(self.node, Way::There) {
+            self.broken(now, registry, &Broken::Stale);
+            self.stands(births);
+        }
+    }
+
+    /// A link that has broken says no longer that its peer lives.
+    fn stands(&self, births: &mut Births) {
+        if !matches!(self.state, State::Ready { .. }) {
+            births.ended(self.node, Way::There);
         }
     }
 
@@ -570,14 +589,17 @@ impl Link {
         }
         // The greeting may still wait for the handshake of TLS that the read has just ended.
         stream.flush()?;
+        let address = welcome.as_ref().and_then(|_| stream.address());
         if let Some((sent, stamp)) = pong {
             self.recent.push(Told { at: now, stamp, round_trip: now.since(sent) });
+            births.heard(self.node, Way::There, Some(sent), now);
             if let State::Ready { heard, .. } = &mut self.state {
                 *heard = now;
             }
         }
         if let Some(life) = welcome {
-            births.meet(self.node, &life)?;
+            let place = address.map_or_else(|| self.address.to_string(), |address| address.to_string());
+            births.take_in(self.node, &life, Way::There, &place, now)?;
             self.welcomed(now)?;
         }
         Ok(())
@@ -611,7 +633,8 @@ impl Link {
         if let Broken::Disowned(why) = error {
             self.disowned = Some(why.clone());
         }
-        let text = error.to_string();
+        let clock = if let Broken::Io(error) = error { security::clock_trouble(error) } else { None };
+        let text = clock.unwrap_or_else(|| error.to_string());
         // The same trouble again and again is one line, not one a second.
         if text != self.last_error {
             tracing::warn!(peer = %self.name, address = %self.address, error = %text, "no link");

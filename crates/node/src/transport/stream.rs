@@ -139,6 +139,11 @@ impl Stream {
         }
     }
 
+    /// Where the other end is, while it is there.
+    pub fn address(&self) -> Option<SocketAddr> {
+        self.socket.peer_addr().ok()
+    }
+
     /// The certificates that the other end has shown, its own first.
     pub fn certificates(&self) -> &[CertificateDer<'static>] {
         self.tls.as_ref().and_then(|tls| tls.peer_certificates()).unwrap_or_default()

@@ -1074,7 +1074,7 @@ pub struct Server {
     server: Child,
     pub peer: Peer,
     /// Where it has its socket: of a port somebody else could be there first.
-    _folder: tempfile::TempDir,
+    folder: tempfile::TempDir,
 }
 
 impl Server {
@@ -1095,7 +1095,13 @@ impl Server {
             }
             std::thread::sleep(Duration::from_millis(5));
         };
-        Server { server, peer: Peer::new(stream), _folder: folder }
+        Server { server, peer: Peer::new(stream), folder }
+    }
+
+    /// Another connection.
+    #[allow(dead_code, reason = "it is for who compares what others are told")]
+    pub fn another(&self) -> Peer {
+        Peer::new(UnixStream::connect(self.folder.path().join("redis")).unwrap())
     }
 }
 

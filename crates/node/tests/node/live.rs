@@ -19,7 +19,7 @@ use rustls::{ClientConnection, StreamOwned};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tonic::transport::Endpoint;
@@ -88,11 +88,17 @@ impl Cluster {
     }
 
     fn start(&mut self, node: NodeId, socket: TcpListener) {
+        let data = self.directory.path().join(format!("data-{}", node.0));
+        let handle = self.begin(node, data, socket);
+        self.nodes.insert(node, handle);
+    }
+
+    fn begin(&self, node: NodeId, data: PathBuf, socket: TcpListener) -> NodeHandle {
         let any = || TcpListener::bind("127.0.0.1:0").unwrap();
         let config = NodeConfig {
             deployment: Arc::clone(&self.deployment),
             node,
-            data: self.directory.path().join(format!("data-{}", node.0)),
+            data,
             expect: Expect::Anything,
             sockets: Sockets { peer: Some(socket), redis: vec![any()], grpc: Some(any()), http: Some(any()) },
             peers: self.peers.clone(),
@@ -101,8 +107,7 @@ impl Cluster {
             network: None,
             snapshot_bytes: self.snapshot_bytes,
         };
-        let handle = Node::start(config, &self.protocols, (self.gateway)()).unwrap();
-        self.nodes.insert(node, handle);
+        Node::start(config, &self.protocols, (self.gateway)()).unwrap()
     }
 
     pub fn kill_and_start(&mut self, node: NodeId) {
@@ -678,17 +683,50 @@ fn a_node_that_comes_back_without_its_data_is_told_so_and_ends() {
     );
 }
 
+#[test]
+fn a_copy_that_is_started_beside_its_running_original_is_told_to_end_and_the_original_goes_on() {
+    let mut cluster = Cluster::new("", None);
+    cluster.start_all();
+    cluster.connected();
+    let node = NodeId(1);
+    let at = |name: &str| cluster.directory.path().join(name);
+    // While the node runs a file may go that was there a moment ago.
+    let mut tries = (0..100).map(|count| at(&format!("copy-{count}")));
+    let data =
+        tries.find(|to| try_copy(&at("data-1"), to).is_ok()).expect("its directory is at rest by then");
+    let twin = cluster.begin(node, data, TcpListener::bind("127.0.0.1:0").unwrap());
+    eventually("it has ended", || (!twin.running()).then_some(()));
+    let why = twin.kill().unwrap_err().to_string();
+    let runs = format!(
+        "another process of it runs, as start 1, at {}, and has answered since",
+        cluster.peers[&node]
+    );
+    assert!(why.contains("does not take this node in: ") && why.contains(&runs), "{why}");
+    assert!(cluster.nodes[&node].running());
+    cluster.connected();
+    assert!(cluster.client(1).count() > 0);
+    // Nothing of the copy is remembered: the original is taken in again when it was killed.
+    cluster.kill_and_start(node);
+    cluster.connected();
+}
+
 /// Copies a directory.
 fn copy(from: &Path, to: &Path) {
-    std::fs::create_dir(to).unwrap();
-    for entry in std::fs::read_dir(from).unwrap().map(Result::unwrap) {
+    try_copy(from, to).unwrap();
+}
+
+fn try_copy(from: &Path, to: &Path) -> std::io::Result<()> {
+    std::fs::create_dir(to)?;
+    for entry in std::fs::read_dir(from)? {
+        let entry = entry?;
         let (path, to) = (entry.path(), to.join(entry.file_name()));
         if path.is_dir() {
-            copy(&path, &to);
+            try_copy(&path, &to)?;
         } else {
-            std::fs::copy(&path, &to).unwrap();
+            std::fs::copy(&path, &to)?;
         }
     }
+    Ok(())
 }
 
 #[test]

@@ -331,6 +331,36 @@ fn pops_wait_at_every_node_and_messages_reach_every_node() {
 }
 
 #[test]
+fn events_of_keys_reach_who_wants_them_at_another_node() {
+    let cluster = cluster("", None);
+    let mut listener = client(&cluster, 1);
+    assert_eq!(listener.call("CONFIG SET notify-keyspace-events Exg"), "+OK");
+    assert_eq!(listener.call("PSUBSCRIBE __keyevent@0__:*"), "*3");
+    let confirmed = [listener.line(), listener.line(), listener.line()];
+    assert_eq!(confirmed, ["psubscribe", "__keyevent@0__:*", ":1"]);
+    let (mut writer, mut sweeper) = (client(&cluster, 2), client(&cluster, 0));
+    for other in [&mut writer, &mut sweeper] {
+        eventually("both others know", || (other.call("PUBSUB NUMPAT") == ":1").then_some(()));
+    }
+    assert_eq!(writer.call("MSET kept 1 other 2"), "+OK");
+    assert_eq!(writer.call("SET gone 1 PX 1"), "+OK");
+    assert_eq!(writer.call("DEL kept nosuch"), ":1");
+    let mut heard: Vec<String> = (0..3)
+        .map(|_| {
+            let lines: Vec<String> = (0..5).map(|_| listener.line()).collect();
+            assert_eq!(lines[..3], ["*4", "pmessage", "__keyevent@0__:*"]);
+            lines[3..].join(" ")
+        })
+        .collect();
+    // That its time is over may be found at any time from then on.
+    heard.sort();
+    assert_eq!(
+        heard,
+        ["__keyevent@0__:del kept", "__keyevent@0__:expire gone", "__keyevent@0__:expired gone"]
+    );
+}
+
+#[test]
 fn a_killed_connection_asks_nothing_more() {
     let cluster = cluster("", None);
     let mut killer = client(&cluster, 0);

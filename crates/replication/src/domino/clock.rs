@@ -5,7 +5,11 @@
 //! little slower, until the wall clock has caught up; and it is held near those of the others. In the place of
 //! a wall clock further ahead than a majority's by `lag_max` that majority's is followed, so one that jumps
 //! cannot drag the positions of the log into the future, nor those of its own lane, whose commands would wait
-//! for the others to get there; who is further behind than `lag_max` is raised (`specs/domino.md` 4.6).
+//! for the others to get there; who is further than `lag_max` behind what they have announced is raised (`specs/domino.md` 4.6).
+//! A wall clock that is behind a majority's by less is not followed either, since all wait for the clock that is last: in its place
+//! is what these showed when they were last heard, and the time since. That is older by the way from them, so clocks that agree as
+//! well as the ways are long are left alone. Walls are taken for it and not what was announced, by which clocks that are all ahead
+//! of their walls would keep each other there.
 //! Clients measure this clock, so to them it looks like any other that is a little off.
 
 use super::Mutation;
@@ -65,7 +69,7 @@ impl GroupClock {
         self.read = Some(now);
         let slewed = |part| self.floor.last() + passed.saturating_sub(passed / part);
         let most = self.most(wall, now, |heard| heard.wall);
-        let shown = if wall > most + parameters.lag_max { most } else { wall };
+        let shown = if wall > most + parameters.lag_max { most } else { wall.max(most) };
         let ahead = || self.ahead(now) > parameters.lag_max / 4;
         let part = if shown < slewed(SLEW) && ahead() { SLEW_AHEAD } else { SLEW };
         let mut target = shown.max(slewed(part));
@@ -147,11 +151,11 @@ mod tests {
         Stamp::from_nanos(ms * MS)
     }
 
-    /// The clock of replica 0 of three whose others are right.
+    /// The clock of replica 0 of three whose others are right, 20 ms away.
     fn clock() -> (GroupClock, Parameters) {
         let mut clock = GroupClock::new(0, 3);
-        clock.heard(1, wall(1_000_000), wall(1_000_000), at(0));
-        clock.heard(2, wall(1_000_000), wall(1_000_000), at(0));
+        clock.heard(1, wall(999_980), wall(999_980), at(0));
+        clock.heard(2, wall(999_980), wall(999_980), at(0));
         (clock, Parameters::for_rtt(Span::from_millis(100)))
     }
 
@@ -172,7 +176,7 @@ mod tests {
     fn it_does_not_run_away_and_does_not_stay_behind() {
         let (mut clock, parameters) = clock();
         let far = clock.now(at(0), wall(9_000_000), &parameters);
-        assert_eq!(far, 1_000_000 * MS, "where most are: what is wrong by so much is not believed at all");
+        assert_eq!(far, 999_980 * MS, "where most are: what is wrong by so much is not believed at all");
         let near = clock.now(at(1), wall(1_000_901), &parameters);
         assert_eq!(near, 1_000_901 * MS, "a little ahead");
         let mut clock = GroupClock::new(0, 3);
@@ -181,6 +185,22 @@ mod tests {
         assert_eq!(clock.now(at(0), wall(7_999_500), &parameters), 7_999_500 * MS, "a little behind");
         clock.heard(2, wall(9_000_000), wall(9_000_000), at(0));
         assert_eq!(clock.now(at(10), wall(7_999_510), &parameters), 8_002_010 * MS, "raised to most");
+    }
+
+    #[test]
+    fn whoever_is_behind_is_with_most_at_once_and_stays_there() {
+        for behind in [50, 900, 5_000] {
+            let (mut clock, parameters) = clock();
+            for ms in (20..20_000).step_by(10) {
+                let told = wall(1_000_000 + ms - 20);
+                clock.heard(1, told, told, at(ms));
+                clock.heard(2, told, told, at(ms));
+                for ms in [ms, ms + 7] {
+                    let now = clock.now(at(ms), wall(1_000_000 + ms - behind), &parameters);
+                    assert_eq!(now, (1_000_000 + ms - 20) * MS, "{behind} ms behind, after {ms} ms");
+                }
+            }
+        }
     }
 
     #[test]

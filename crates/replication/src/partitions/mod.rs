@@ -20,8 +20,21 @@
 //!   that nothing before them commutes with anything behind them: with CURP no answer that rests on either is given
 //!   before it is synced, and records of before it replay before it or not at all.
 //!
-//! **Order.** Commands of one connection on one key keep their order as without moves: while one is on its way where
-//! the key was, or waits for a move, later ones on the same key wait here behind it.
+//! **Order.** Of two commands of one connection that have a place in common, the second is not executed before the first,
+//! as without moves:
+//!
+//! - While the first waits here for a move, or is on its way to where its places are no longer, or with other versions of
+//!   them than are known now, the second waits here behind it. So if both are on their way, they go to one partition, in
+//!   their order, and say the same version of the place; and what is asked anew is asked in its order.
+//! - Each says the sum of the versions of its places ([`Versions`]), and is executed only if they are served, in no later
+//!   ones. What a client knows of a place a partition has executed before, so none serves it in an earlier one.
+//!   Was the place not served when the first came, or in a later version than it said, nor is it when the second comes
+//!   behind it in the same log, for versions only rise: that is refused as well, though the place may be back by then.
+//! - A command of several places may be refused for one while another, which is all that the second has in common with it,
+//!   is served as it was: then the second is executed. So it is asked anew only if it was told of all its places at once,
+//!   or nothing behind it was sent; else it has come to nothing for good.
+//!
+//! Commands about all keys keep this order only where their client waits for them.
 
 mod bugs;
 mod moving;
@@ -34,7 +47,7 @@ use crate::client::SWEEPS;
 use crate::request::{Outcome, Refusal, Request};
 use crate::service::{Reply, Service};
 use isochrone_core::command::Touch;
-use isochrone_core::migration::{Ring, Stretch, Told};
+use isochrone_core::migration::{Ring, Stretch, Told, Versions};
 use isochrone_core::{
     Blob, Effects, Fact, Footprint as _, Identity, Instant, Loan, Malformed, Mark, PartitionId, Process,
     ProcessId, Series, Snapshot, Span, StateMachine, Ticket, Wrap,
@@ -92,6 +105,8 @@ struct Part<C: Process> {
     client: C,
     loan: Loan<C>,
     touched: bool,
+    /// The latest command that was sent there.
+    latest: u64,
 }
 
 /// A command that is not answered.
@@ -100,10 +115,13 @@ struct Asked<X> {
     ticket: Ticket,
     command: X,
     since: Instant,
-    /// Where it is on its way to; nothing while it is held.
-    sent: Option<PartitionId>,
+    /// Where it is on its way to, and what it says there; nothing while it is held.
+    sent: Option<Route>,
     waits: Waits,
 }
+
+/// Which partition serves a command, and in which versions its places are known.
+type Route = (PartitionId, Versions);
 
 /// Since when the end of a move is waited for, and how often it was looked for; nothing where none is.
 type Waits = Option<(Instant, u32)>;
@@ -174,24 +192,26 @@ where
     S: StateMachine,
     C: Process<Request = Request<S::Command>, Outcome = Outcome<S::Reply>>,
 {
-    /// Which partition serves a command.
-    fn route(&self, command: &S::Command) -> Result<PartitionId, Refusal> {
-        let mut found: Result<Option<PartitionId>, Refusal> = Ok(None);
+    /// Where a command goes, and what it says there.
+    fn route(&self, command: &S::Command) -> Result<Route, Refusal> {
+        let mut found: Result<Option<Route>, Refusal> = Ok(None);
         command.visit(&mut |touch| {
             found = match (touch, found) {
                 (_, Err(refusal)) => Err(refusal),
                 (Touch::All(_), _) => Err(Refusal::Whole),
-                (Touch::Key(key, _), Ok(known)) => {
-                    let partition = self.routes.owner(self.routes.place(key));
-                    if known.is_none_or(|known| known == partition) {
-                        Ok(Some(partition))
-                    } else {
-                        Err(Refusal::Apart)
+                (Touch::Key(key, _), Ok(before)) => {
+                    let (partition, version) = self.routes.known(self.routes.place(key));
+                    match before {
+                        None => Ok(Some((partition, Versions::FIRST.and(version)))),
+                        Some((same, versions)) if same == partition => {
+                            Ok(Some((partition, versions.and(version))))
+                        }
+                        Some(_) => Err(Refusal::Apart),
                     }
                 }
             };
         });
-        found.map(|partition| partition.unwrap_or(PartitionId(0)))
+        found.map(|found| found.unwrap_or((PartitionId(0), Versions::FIRST)))
     }
 
     /// The places that a command touches, each once.
@@ -232,16 +252,39 @@ where
             return self.on_share(number, ticket, outcome, effects);
         }
         if let Outcome::Replied(reply) = &outcome
-            && let Some(Told::Elsewhere { stretch, to, version, there }) = S::told(reply)
+            && let Some(told @ (Told::Elsewhere { .. } | Told::Served(_))) = S::told(reply)
         {
-            let (stretch, to, version) = (*stretch, *to, *version);
             effects.mark(Noted::Fact(Fact::Counted("commands_redirected")));
-            if *there {
-                self.learn(stretch, to, version, effects.now());
-            }
-            return self.hold(number, *there, effects.now());
+            return self.redirect(number, told, effects);
         }
         self.finish(number, outcome, effects);
+    }
+
+    /// A command was not executed for what it was told, and is asked anew where nothing behind it can have been executed.
+    fn redirect(&mut self, number: u64, told: &Told, effects: &mut Effects<Self>) {
+        let now = effects.now();
+        let Some(Asked { command, sent: Some((at, _)), .. }) = self.asked.get(number) else { return };
+        let (at, places) = (*at, self.places(command));
+        let (there, all) = match told {
+            Told::Elsewhere { stretch, to, version, there } => {
+                if *there {
+                    self.learn(*stretch, *to, *version, now);
+                }
+                (*there, places.iter().all(|place| stretch.contains(*place)))
+            }
+            Told::Served(served) => {
+                for (stretch, version) in served {
+                    self.learn(*stretch, at, *version, now);
+                }
+                (true, places.len() == 1)
+            }
+            _ => return,
+        };
+        let latest = self.parts.get(usize::from(at.0)).map_or(0, |part| part.latest);
+        if !all && latest > number {
+            return self.finish(number, Outcome::Refused(Refusal::Moving), effects);
+        }
+        self.hold(number, there, now);
     }
 
     /// Answers the host.
@@ -257,7 +300,7 @@ where
     fn hold(&mut self, number: u64, there: bool, now: Instant) {
         self.unblock(number);
         let Some(asked) = self.asked.get_mut(number) else { return };
-        let Some(from) = asked.sent.take() else { return };
+        let Some((from, _)) = asked.sent.take() else { return };
         let waits = asked.waits;
         let (waits, due) = if there { (None, now) } else { self.wait(waits, from, now) };
         if let Some(asked) = self.asked.get_mut(number) {
@@ -304,13 +347,13 @@ where
         }
     }
 
-    /// Takes in where keys are: what is on its way to where they were is waited for.
+    /// Takes in where keys are: what is on its way to where they were, or says other versions of them, is waited for.
     fn learn(&mut self, stretch: Stretch, to: PartitionId, version: u64, now: Instant) {
         if !self.routes.learn(stretch, to, version) {
             return;
         }
         let astray =
-            |asked: &Asked<S::Command>| asked.sent.is_some_and(|at| self.route(&asked.command) != Ok(at));
+            |asked: &Asked<S::Command>| asked.sent.is_some_and(|sent| self.route(&asked.command) != Ok(sent));
         let strays = self.asked.iter().filter(|(_, asked)| astray(asked)).map(|(number, _)| number);
         for number in strays.collect::<Vec<_>>() {
             if Bug::ReissueInDoubt.acts(self.bug) {
@@ -334,8 +377,8 @@ where
     }
 
     fn ask(&mut self, ticket: Ticket, command: S::Command, effects: &mut Effects<Self>) {
-        let partition = match self.route(&command) {
-            Ok(partition) => Some(partition),
+        let route = match self.route(&command) {
+            Ok(route) => Some(route),
             Err(Refusal::Whole) => return self.ask_all(ticket, command, effects),
             Err(Refusal::Apart) if self.looks(effects) => None,
             Err(refusal) => return effects.complete_ahead(ticket, Outcome::Refused(refusal)),
@@ -350,8 +393,8 @@ where
         let asked = Asked { ticket, command, since: now, sent: None, waits: None };
         self.asked.insert(number, asked);
         self.tickets.insert(ticket.0, number);
-        match partition {
-            Some(partition) if !waits => self.send(number, partition, effects),
+        match route {
+            Some(route) if !waits => self.send(number, route, effects),
             _ => {
                 self.block(number);
                 self.held.insert(number, now);
@@ -360,10 +403,19 @@ where
         }
     }
 
-    fn send(&mut self, number: u64, partition: PartitionId, effects: &mut Effects<Self>) {
+    fn send(&mut self, number: u64, route: Route, effects: &mut Effects<Self>) {
+        let (partition, versions) = route;
         let Some(asked) = self.asked.get_mut(number) else { return };
-        asked.sent = Some(partition);
-        let request = Request::Command(asked.command.clone());
+        let Some(part) = self.parts.get_mut(usize::from(partition.0)) else { return };
+        asked.sent = Some(route);
+        part.latest = part.latest.max(number);
+        let command = asked.command.clone();
+        // Nothing moves where writes are answered before they are executed, and no refusal would be heard.
+        let command = match self.service.reply {
+            Reply::Execute => S::knowing(command, versions),
+            Reply::Commit => command,
+        };
+        let request = Request::Command(command);
         self.with(partition, effects, |client, effects| client.request(Ticket(number), request, effects));
     }
 
@@ -390,9 +442,9 @@ where
                 continue;
             }
             match self.route(&asked.command) {
-                Ok(partition) => {
+                Ok(route) => {
                     self.unblock(number);
-                    self.send(number, partition, effects);
+                    self.send(number, route, effects);
                 }
                 Err(Refusal::Apart) if self.looks(effects) => stuck.extend(places),
                 Err(refusal) => self.finish(number, Outcome::Refused(refusal), effects),
@@ -530,7 +582,12 @@ where
     type Mark = Noted<C::Mark>;
 
     fn open(identity: Identity, setup: &Self::Setup) -> Self {
-        let part = |setup| Part { client: C::open(identity, setup), loan: Loan::default(), touched: false };
+        let part = |setup| Part {
+            client: C::open(identity, setup),
+            loan: Loan::default(),
+            touched: false,
+            latest: 0,
+        };
         let (keyspace, at) = (identity.process.keyspace, PartitionId(0));
         // A deployment has at most 1,024 partitions.
         let ring = Ring { keyspace, partitions: setup.parts.len() as u16, at };
@@ -593,7 +650,7 @@ where
         self.give_up(ticket, effects);
         let Some(number) = self.tickets.remove(ticket.0) else { return };
         self.unblock(number);
-        if let Some(Asked { sent: Some(at), .. }) = self.asked.remove(number) {
+        if let Some(Asked { sent: Some((at, _)), .. }) = self.asked.remove(number) {
             self.with(at, effects, |client, effects| client.cancel(Ticket(number), effects));
         }
     }

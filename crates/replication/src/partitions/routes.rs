@@ -34,11 +34,11 @@ impl Routes {
         self.ring.place(key)
     }
 
-    /// Who serves a place.
-    pub fn owner(&self, place: u64) -> PartitionId {
+    /// Who serves a place, and in which version.
+    pub fn known(&self, place: u64) -> (PartitionId, u64) {
         match self.moved.get(u128::from(place)) {
-            Some(known) => known.at,
-            None => self.ring.owner(place),
+            Some(known) => (known.at, known.version),
+            None => (self.ring.owner(place), 0),
         }
     }
 
@@ -97,15 +97,19 @@ mod tests {
         let ring = Ring { keyspace: KeyspaceId(1), partitions: 4, at: PartitionId(0) };
         let mut routes = Routes::new(ring);
         let stretch = |first, last| Stretch { first, last };
-        assert_eq!(routes.owner(7), PartitionId(0));
+        assert_eq!(routes.known(7), (PartitionId(0), 0));
         assert!(routes.learn(stretch(0, 99), PartitionId(2), 1));
         assert!(routes.learn(stretch(50, 59), PartitionId(3), 2));
         assert!(!routes.learn(stretch(40, 80), PartitionId(2), 1), "nothing of it is new");
-        let owners: Vec<u16> = [0, 49, 50, 59, 60, 99, 100].map(|place| routes.owner(place).0).into();
-        assert_eq!(owners, [2, 2, 3, 3, 2, 2, 0]);
+        let known = |routes: &Routes, place| {
+            let (PartitionId(at), version) = routes.known(place);
+            (at, version)
+        };
+        let all = [0, 49, 50, 59, 60, 99, 100].map(|place| known(&routes, place));
+        assert_eq!(all, [(2, 1), (2, 1), (3, 2), (3, 2), (2, 1), (2, 1), (0, 0)]);
         assert!(routes.learn(stretch(0, u64::MAX), PartitionId(1), 2));
-        let owners: Vec<u16> = [0, 50, 59, 60, u64::MAX].map(|place| routes.owner(place).0).into();
-        assert_eq!(owners, [1, 3, 3, 1, 1]);
+        let all = [0, 50, 59, 60, u64::MAX].map(|place| known(&routes, place));
+        assert_eq!(all, [(1, 2), (3, 2), (3, 2), (1, 2), (1, 2)]);
     }
 
     #[test]

@@ -22,11 +22,11 @@ fn each_partition_owns_an_equal_stretch_and_a_tag_decides() {
     }
 }
 
-/// A command that touches keys, and a number to know it by; one that touches all, which can be divided where its number
+/// A command that touches keys, and a number to know it by, and what it says of their versions; one that touches all, which can be divided where its number
 /// is even; one that is about places, and the share of a partition in it; or a step.
 #[derive(Clone, Eq, PartialEq, Hash, Debug, Serialize, Deserialize)]
 enum Asks {
-    Keys(u32, Vec<Blob>),
+    Keys(u32, Vec<Blob>, Option<u32>),
     All(u32),
     Page(u32),
     Share(u32, PartitionId, Vec<Stretch>),
@@ -36,7 +36,7 @@ enum Asks {
 impl Footprint for Asks {
     fn visit<'a>(&'a self, visit: &mut dyn FnMut(Touch<'a>)) {
         match self {
-            Asks::Keys(_, keys) => keys.iter().for_each(|key| visit(Touch::Key(key, Access::Update))),
+            Asks::Keys(_, keys, _) => keys.iter().for_each(|key| visit(Touch::Key(key, Access::Update))),
             _ => visit(Touch::All(Access::Update)),
         }
     }
@@ -103,6 +103,13 @@ impl StateMachine for Machine {
     }
     fn step(step: Step, _: Stamp) -> Option<Asks> {
         Some(Asks::Step(step))
+    }
+    fn knowing(command: Asks, versions: Versions) -> Asks {
+        let said = (0..9).find(|version| Versions::FIRST.and(*version) == versions);
+        match command {
+            Asks::Keys(number, keys, None) => Asks::Keys(number, keys, said.map(|version| version as u32)),
+            other => panic!("{other:?} says its versions"),
+        }
     }
     fn told(reply: &Says) -> Option<&Told> {
         match reply {
@@ -219,7 +226,7 @@ impl Bench {
     }
 
     fn ask(&mut self, number: u32, keys: &[&str]) {
-        let command = Asks::Keys(number, keys.iter().map(|key| Blob::from(*key)).collect());
+        let command = Asks::Keys(number, keys.iter().map(|key| Blob::from(*key)).collect(), None);
         self.input(|divided, effects| divided.request(Ticket(number.into()), command.into(), effects));
     }
 
@@ -247,10 +254,19 @@ impl Bench {
     /// The numbers of the commands that were sent since the last look, with their inner tickets.
     fn sent(&mut self) -> Vec<(u32, u64)> {
         let number = |(ticket, asks): (u64, Asks)| match asks {
-            Asks::Keys(number, _) | Asks::All(number) => (number, ticket),
+            Asks::Keys(number, ..) | Asks::All(number) => (number, ticket),
             other => panic!("{other:?}"),
         };
         self.asked.drain(..).map(number).collect()
+    }
+
+    /// The same of commands on keys, with the sums of the versions that they say.
+    fn said(&mut self) -> Vec<(u32, u64, u32)> {
+        let said = |(ticket, asks): (u64, Asks)| match asks {
+            Asks::Keys(number, _, Some(versions)) => (number, ticket, versions),
+            other => panic!("{other:?}"),
+        };
+        self.asked.drain(..).map(said).collect()
     }
 
     /// The shares that were asked for since the last look, by partition and places, with their inner tickets.
@@ -432,6 +448,88 @@ fn a_stale_client_is_redirected_and_keeps_the_order_on_a_key() {
     assert_eq!(bench.answered.iter().map(|(ticket, _)| *ticket).collect::<Vec<_>>(), [1, 2, 3, 4]);
     bench.ask(5, &[&key]);
     assert_eq!(bench.sent().len(), 1, "nothing waits any more");
+}
+
+/// Two commands on a key are on their way while it leaves and comes back: the first finds it gone, and the second finds it there,
+/// but in a later version than it says. So both are asked anew, in their order.
+#[test]
+fn what_is_sent_behind_a_refused_command_is_not_executed_before_it() {
+    let (key, stretch) = mine();
+    let mut bench = Bench::new();
+    bench.ask(1, &[&key]);
+    bench.ask(2, &[&key]);
+    let (mut serves, mut executed) = (None, Vec::new());
+    for _ in 0..2 {
+        for (number, ticket, said) in bench.said() {
+            let says = match serves {
+                None => elsewhere(false),
+                Some(version) if said < version => {
+                    Some(Says::Told(Told::Served(vec![(stretch, version.into())])))
+                }
+                Some(_) => {
+                    executed.push(number);
+                    Some(Says::Done(number))
+                }
+            };
+            bench.tell(0, ticket, says);
+            serves = Some(2);
+        }
+        bench.pass(Span::from_millis(200));
+    }
+    assert_eq!(executed, [1, 2]);
+    assert_eq!(bench.answered.iter().map(|(ticket, _)| *ticket).collect::<Vec<_>>(), [1, 2]);
+}
+
+/// It may not be known that a key was away and is back: what says its new version waits for what says the old one.
+#[test]
+fn what_says_another_version_waits_for_what_is_on_its_way() {
+    let (key, stretch) = mine();
+    let mut bench = Bench::new();
+    bench.ask(1, &[&key]);
+    bench.ask(2, &[&key]);
+    let sent = bench.said();
+    let back = || Some(Says::Told(Told::Served(vec![(stretch, 2)])));
+    bench.tell(0, sent[1].1, back());
+    bench.ask(3, &[&key]);
+    assert_eq!(bench.said(), [], "1 is on its way, to the same partition");
+    bench.tell(0, sent[0].1, back());
+    let again: Vec<_> = bench.said().iter().map(|(number, _, said)| (*number, *said)).collect();
+    assert_eq!(again, [(1, 2), (2, 2), (3, 2)]);
+}
+
+/// A command of two keys that is refused for one is not asked anew where the other may have been touched behind it.
+#[test]
+fn a_command_of_several_places_comes_to_nothing_where_it_may_have_been_overtaken() {
+    let (key, _) = mine();
+    let ring = Ring { keyspace: KeyspaceId(1), partitions: 2, at: PartitionId(0) };
+    let other = (0..).map(|n| format!("o{n}")).find(|key| ring.owner(ring.place(key.as_bytes())).0 == 0);
+    let other = other.unwrap();
+    let place = ring.place(other.as_bytes());
+    let one = Stretch { first: place, last: place };
+    let gone = Told::Elsewhere { stretch: one, to: PartitionId(1), version: 1, there: false };
+    for told in [gone, Told::Served(vec![(one, 2)])] {
+        let mut bench = Bench::new();
+        bench.ask(1, &[&key, &other]);
+        bench.ask(2, &[&key]);
+        let sent = bench.said();
+        bench.tell(0, sent[0].1, Some(Says::Told(told.clone())));
+        assert_eq!(bench.answered.pop(), Some((1, Outcome::Refused(Refusal::Moving))));
+        bench.tell(0, sent[1].1, Some(Says::Done(2)));
+        assert_eq!(bench.answered.pop(), Some((2, Outcome::Replied(Says::Done(2)))));
+        bench.ask(3, &[&key, &other]);
+        let sent = bench.said();
+        bench.tell(0, sent[0].1, Some(Says::Told(told)));
+        bench.pass(Span::from_millis(200));
+        assert_eq!((bench.said().len(), bench.answered.len()), (1, 0), "nothing was sent behind it");
+    }
+    // All that it touches was gone at once, and so it was for what was sent behind it.
+    let mut bench = Bench::new();
+    bench.ask(1, &[&key, &other]);
+    bench.ask(2, &[&key]);
+    for (_, ticket) in bench.sent() {
+        bench.tell(0, ticket, elsewhere(true));
+    }
+    assert_eq!(bench.sent().iter().map(|(number, _)| *number).collect::<Vec<_>>(), [1, 2]);
 }
 
 /// Nobody is asked for keys that seem to lie apart, so nobody would say that one of them has moved: the partitions are

@@ -57,6 +57,34 @@ fn the_order_of_commands_on_other_keys_does_not_matter() {
 }
 
 #[test]
+fn a_command_says_which_keys_it_has_deleted_because_their_time_was_over() {
+    let (zero, one) = (Response::Integer(0), Response::Integer(1));
+    let nested = Operation::Transaction { watched: [].into(), operations: [get("a")].into() };
+    for first in [get("a"), set("a", "w"), nested, Operation::Sweep { keys: names("a b") }] {
+        let mut store = Store::default();
+        store.run(set_until("a", "v", 100));
+        store.run(set_until("b", "v", 200));
+        let both = Operation::Transaction {
+            watched: [].into(),
+            operations: [first.clone(), Operation::Expired { keys: names("b a c a") }].into(),
+        };
+        let expired = |answer: Response| match answer {
+            Response::Array(mut parts) => parts.pop(),
+            other => panic!("{other:?}"),
+        };
+        let wanted = [&zero, &one, &zero, &one].map(Clone::clone).to_vec();
+        assert_eq!(expired(store.run_at(100, both.clone())), Some(Response::Array(wanted)), "{first:?}");
+        let none = vec![zero.clone(); 4];
+        assert_eq!(expired(store.run_at(101, both)), Some(Response::Array(none)), "once: {first:?}");
+    }
+    let mut store = Store::default();
+    store.run(set_until("a", "v", 100));
+    let alone = || Operation::Expired { keys: names("a") };
+    assert_eq!(store.run_at(100, alone()), Response::Array(vec![one]));
+    assert_eq!((store.len(), store.run_at(100, alone())), (0, Response::Array(vec![zero])));
+}
+
+#[test]
 fn every_command_deletes_what_it_touches_first() {
     for operation in [
         Operation::IncrBy { key: b("k"), by: 1 },

@@ -2,7 +2,7 @@
 
 use super::*;
 use isochrone_core::command::{Append, NewId, StreamId, ZAddFlags};
-use isochrone_core::migration::{Cursor, Move, Piece, Ring, Step, Stretch, Told};
+use isochrone_core::migration::{Cursor, Move, Piece, Ring, Step, Stretch, Told, Versions};
 use isochrone_core::{Export as _, KeyspaceId, PartitionId, StateMachine, wire};
 
 const RINGS: [Ring; 2] = [ring(0), ring(1)];
@@ -196,6 +196,48 @@ fn what_has_left_is_refused_and_leads_to_where_it_is() {
     assert_eq!(*told, Told::Elsewhere { stretch: one, to: RINGS[0].at, version: 2, there: true });
 }
 
+/// A command that was on its way while its key left and came back is not executed: what was sent before it may have been refused
+/// in between.
+#[test]
+fn what_is_back_is_refused_to_who_does_not_know_that_it_was_away() {
+    let mut stores = [Store::default(), Store::default()];
+    let mine = |name: &str| {
+        let mut keys = (0..).map(|n| Blob::from(format!("{name}{n}")));
+        keys.find(|key| RINGS[0].owner(RINGS[0].place(key)).0 == 0).unwrap()
+    };
+    let (key, other) = (mine("k"), mine("o"));
+    let place = RINGS[0].place(&key);
+    let one = Stretch { first: place, last: place };
+    let knowing = |versions: &[u64], operation| {
+        let known = versions.iter().fold(Versions::FIRST, |known, version| known.and(*version));
+        Store::knowing(at(1, operation), known)
+    };
+    let add = || Operation::IncrBy { key: key.clone(), by: 1 };
+    assert_eq!(stores[0].apply(&knowing(&[0], add())), Response::Integer(1));
+    carry(&mut stores, 0, one);
+    let gone = Told::Elsewhere { stretch: one, to: RINGS[1].at, version: 1, there: true };
+    assert_eq!(stores[0].apply(&knowing(&[0], add())), Response::Move(Box::new(gone)));
+    carry(&mut stores, 1, one);
+    let back = Response::Move(Box::new(Told::Served(vec![(one, 2)])));
+    let digest = stores[0].digest();
+    for late in [0, 1] {
+        assert_eq!(stores[0].apply(&knowing(&[late], add())), back);
+        let get = knowing(&[late], Operation::Get { key: key.clone() });
+        assert_eq!(stores[0].read(&get), Some(back.clone()));
+    }
+    let both = || {
+        let operations =
+            [other.clone(), key.clone(), key.clone()].map(|key| Operation::IncrBy { key, by: 1 });
+        Operation::Transaction { watched: [].into(), operations: operations.into() }
+    };
+    assert_eq!(stores[0].apply(&knowing(&[0, 2, 1], both())), back, "each as often as it is named");
+    assert_eq!(stores[0].digest(), digest);
+    assert_eq!(stores[0].apply(&knowing(&[2], add())), Response::Integer(2));
+    let all = [1, 3, 4].map(Response::Integer);
+    assert_eq!(stores[0].apply(&knowing(&[0, 2, 2], both())), Response::Array(all.into()));
+    assert_eq!(stores[0].apply(&at(1, add())), Response::Integer(5), "what says nothing is executed as ever");
+}
+
 #[test]
 fn a_stretch_that_is_still_leaving_does_not_come_back() {
     let mut stores = [Store::default(), Store::default()];
@@ -324,4 +366,26 @@ fn a_move_says_how_much_it_carries() {
         panic!("the keys of one tag are one part")
     };
     assert!((801_000..801_000 + 3 * 100).contains(&bytes), "{bytes} bytes");
+}
+
+/// Its key may have come and gone elsewhere.
+#[test]
+fn an_absence_that_is_watched_does_not_outlast_a_move() {
+    let mut stores = [Store::default(), Store::default()];
+    let key =
+        (0..).map(|n| format!("k{n}")).find(|key| RINGS[0].owner(RINGS[0].place(key.as_bytes())).0 == 0);
+    let key = Blob::from(key.unwrap());
+    let watch = Operation::Watch { key: key.clone(), seed: 1 };
+    let Response::Integer(number) = stores[0].apply(&at(1, watch)) else { panic!() };
+    let goes = |store: &mut Store| {
+        let watched = [(key.clone(), number as u64)].into();
+        store.apply(&at(2, Operation::Transaction { watched, operations: [].into() }))
+    };
+    assert_eq!(goes(&mut stores[0]), Response::Array(vec![]));
+    let place = RINGS[0].place(&key);
+    let one = Stretch { first: place, last: place };
+    carry(&mut stores, 0, one);
+    assert_eq!(goes(&mut stores[1]), Response::NilArray);
+    carry(&mut stores, 1, one);
+    assert_eq!(goes(&mut stores[0]), Response::NilArray);
 }

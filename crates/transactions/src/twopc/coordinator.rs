@@ -25,6 +25,14 @@ pub(super) struct Driving {
     due: Due,
 }
 
+/// Votes that were here before their transaction: where clients ask the participants themselves, one on the way may vote before the
+/// client's commit comes.
+#[derive(Clone, Hash, Debug)]
+pub(super) struct Ahead {
+    votes: BTreeMap<PartitionId, Ending>,
+    since: Instant,
+}
+
 /// A decision that some have not acknowledged.
 #[derive(Clone, Hash, Debug)]
 pub(super) struct Telling {
@@ -34,6 +42,8 @@ pub(super) struct Telling {
 
 /// How many transactions a leader drives at once; clients of more ask again.
 const DRIVING_MAX: usize = 65_536;
+/// For how many more transactions a leader keeps votes; others are asked for again.
+const AHEAD_MAX: usize = 4_096;
 /// How many are forgotten by one entry.
 const FORGET_MAX: usize = 1_024;
 /// Times that a message is sent to another at once because its receiver does not lead.
@@ -64,7 +74,11 @@ impl Replica {
         if nothing {
             return self.decide_at(txn, turn);
         }
-        if !asked {
+        for (partition, vote) in self.ahead.remove(&txn).map(|ahead| ahead.votes).unwrap_or_default() {
+            self.count_vote(txn, partition, vote, turn);
+        }
+        let undecided = self.driving.get(&txn).is_some_and(|driving| driving.ending.is_none());
+        if undecided && !asked {
             self.ask_to_prepare(txn, turn);
         }
     }
@@ -123,6 +137,17 @@ impl Replica {
         turn: &mut Turn<'_>,
     ) {
         self.leaders.note(partition, from, turn.now());
+        if self.driving.contains_key(&txn) {
+            return self.count_vote(txn, partition, vote, turn);
+        }
+        let over = self.state.known(txn).is_some() || self.state.is_past(txn);
+        if !over && (self.ahead.len() < AHEAD_MAX || self.ahead.contains_key(&txn)) {
+            let ahead = Ahead { votes: BTreeMap::new(), since: turn.now() };
+            self.ahead.entry(txn).or_insert(ahead).votes.insert(partition, vote);
+        }
+    }
+
+    fn count_vote(&mut self, txn: TxnId, partition: PartitionId, vote: Ending, turn: &mut Turn<'_>) {
         let Some(driving) = self.driving.get_mut(&txn) else { return };
         if driving.ending.is_some() || !driving.parts.contains_key(&partition) {
             return;
@@ -253,6 +278,8 @@ impl Replica {
     /// What was asked or told for long without an answer is asked or told again.
     pub(super) fn sweep_coordinator(&mut self, turn: &mut Turn<'_>) {
         let now = turn.now();
+        let kept = self.parameters.retry;
+        self.ahead.retain(|_, ahead| now.since(ahead.since) < kept);
         let due: Vec<TxnId> =
             self.driving.iter().filter(|(_, driving)| driving.due.at <= now).map(|(txn, _)| *txn).collect();
         for txn in due {

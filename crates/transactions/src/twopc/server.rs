@@ -1,7 +1,7 @@
 //! A replica of a partition under layered two-phase commit: what it replicates, and what its leader knows beside that.
 
 use super::Parameters;
-use super::coordinator::{Driving, Telling};
+use super::coordinator::{Ahead, Driving, Telling};
 use super::message::{Entry, Message};
 use super::participant::{Active, Age, Wanted};
 use super::state::{Prepared, State, View};
@@ -48,6 +48,7 @@ pub struct Replica {
     pub(super) finishing: BTreeMap<TxnId, Instant>,
 
     pub(super) driving: BTreeMap<TxnId, Driving>,
+    pub(super) ahead: BTreeMap<TxnId, Ahead>,
     pub(super) telling: BTreeMap<TxnId, Telling>,
     /// All participants have acknowledged these; the log does not say so yet.
     pub(super) acknowledged: BTreeSet<TxnId>,
@@ -90,6 +91,7 @@ impl Replica {
             && self.unresolved.is_empty()
             && self.finishing.is_empty()
             && self.driving.is_empty()
+            && self.ahead.is_empty()
             && self.telling.is_empty()
             && self.acknowledged.is_empty())
     }
@@ -146,6 +148,7 @@ impl Replica {
         self.unresolved.clear();
         self.finishing.clear();
         self.driving.clear();
+        self.ahead.clear();
         self.telling.clear();
         self.acknowledged.clear();
     }
@@ -203,6 +206,7 @@ impl Rules for Replica {
             unresolved: BTreeMap::new(),
             finishing: BTreeMap::new(),
             driving: BTreeMap::new(),
+            ahead: BTreeMap::new(),
             telling: BTreeMap::new(),
             acknowledged: BTreeSet::new(),
             forget_due: Instant::ZERO,

@@ -1,6 +1,6 @@
 //! Latency without load: four round trips (`specs/carousel.md` 9.1 L9), and the closed form elsewhere.
 
-use crate::latency::{Alone, Does, PLACEMENT_A, ec2, unit};
+use crate::latency::{Alone, Does, PLACEMENT_A, apart, ec2, unit};
 use isochrone_core::{Matrix, RegionId, Span};
 use isochrone_transactions::twopc::{Coordinator, Family};
 
@@ -55,6 +55,25 @@ fn a_remote_coordinator_costs_half_a_round_trip() {
     alone.tune = |parameters| parameters.coordinator = Coordinator::Remote;
     is_about(alone.wait(Does::update(0, &[3, 4])), UNIT * 4 + UNIT / 2, "L9");
     is_about(alone.wait(Does::update(0, &[0, 3])), UNIT * 4, "the first participant is local");
+}
+
+#[test]
+fn a_participant_on_the_way_to_a_remote_coordinator_may_vote_before_the_client_is_heard() {
+    // From the client to the coordinator it is farther than by way of the other participant, then not quite.
+    for far in [100, 90, 80] {
+        let far = Span::from_millis(far);
+        let map = apart(3, |from, to| match from + to {
+            1 => far,
+            2 => Span::from_millis(40),
+            _ => Span::from_millis(50),
+        });
+        let mut alone = Alone::<Family>::new(map, &[]);
+        alone.groups = vec![vec![1], vec![2]];
+        alone.tune = |parameters| parameters.coordinator = Coordinator::Remote;
+        // Read, both at once; the commit or the vote, whichever is later; nothing is replicated; and back.
+        let heard = (far / 2).max(Span::from_millis(45));
+        is_about(alone.wait(Does::update(0, &[0, 1])), far + heard + far / 2, &format!("{far} away"));
+    }
 }
 
 #[test]

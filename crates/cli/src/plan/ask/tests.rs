@@ -214,7 +214,8 @@ fn the_worst_region_waits_no_longer_than_the_file_says() {
         let simulated = simulated(&answers, &text, conflict);
         let reached = choice.reached_ms;
         assert!(simulated <= reached * 1.01, "{simulated} and {reached} ms:\n{text}");
-        assert!(text.contains(&format!("# {reached:.1} ms for a write")), "{text}");
+        let bound = choice.bound.as_ref().map_or_else(String::new, |bound| format!("{bound} "));
+        assert!(text.contains(&format!("# {bound}{reached:.1} ms for a write")), "{text}");
         reached
     };
     assert_eq!(reached("", 2, 0), 166.0);
@@ -283,7 +284,7 @@ fn the_files() {
         #   to be short       the mean over the users
         #
         # Why epaxos: of all places for 3 replicas, protocols and leaders it has the lowest figure,
-        # 81.9 ms for a write without load.
+        # at most 81.9 ms for a write without load.
         # curp-consensus comes next, 91.1 ms.
         # The mean over the users that no protocol can be below with these replicas is 77.5 ms.
         # `plan` names sdpaxos, mean 77.5 ms: so soon it answers SET and MSET alone, and with reply = "commit" only; all

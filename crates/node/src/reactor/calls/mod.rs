@@ -11,6 +11,7 @@ pub(crate) use line::{Answer, Ask, Call, Connection, Line, Refusal, Said, Token,
 
 use super::verifier::{Asker, Party};
 use super::{Origin, Reactor, TICK};
+use crate::events::Event;
 use crate::gateway::{self, Abort, KeyspaceView, Outcome, Read, Secret, Step, Transaction, Unfit};
 use crate::redis::acl::{DEFAULT, Entry, Reason, Verdict, Within, network};
 use crate::redis::call::{self, After, Objection};
@@ -87,7 +88,8 @@ enum Stage {
         on: Connection,
         name: Option<Blob>,
     },
-    Commits(u64, Open),
+    /// With what has happened then, as far as anybody wants to be told.
+    Commits(u64, Open, Vec<(Event, Blob)>),
     Aborts,
     Executes(After),
 }
@@ -99,7 +101,7 @@ impl Stage {
             Stage::Begins { number, user, name: Some(name), .. } => {
                 Some(((Arc::clone(user), name.clone()), *number))
             }
-            Stage::Commits(number, open) => open.named().map(|named| (named, *number)),
+            Stage::Commits(number, open, _) => open.named().map(|named| (named, *number)),
             _ => None,
         }
     }
@@ -340,8 +342,14 @@ impl Reactor {
         self.permit(user, "del", keys(false))?;
         // Its name stays its own: it may be open again behind that.
         self.calls.open.remove(&txn.number);
+        let wanted = self.clients.hub.wanted();
+        let events = updates.iter().map(|(key, value)| {
+            // Whether a key that is deleted was there is not known here.
+            (if value.is_some() { Event::Set } else { Event::Del }, key.clone())
+        });
+        let events = events.filter(|(event, _)| wanted.has(event.class())).collect();
         let work = Work::Transact(Transaction::Commit { txn: open.txn, updates });
-        Ok((open.keyspace, open.of, work, Stage::Commits(txn.number, open)))
+        Ok((open.keyspace, open.of, work, Stage::Commits(txn.number, open, events)))
     }
 
     /// The open transaction of this name, of this user.
@@ -368,11 +376,13 @@ impl Reactor {
         let keyspace = self.clients.keyspaces()[place].id;
         let stamp = self.shard.io().stamp;
         let words = words.iter().map(|word| &word[..]);
-        let call::Call { name, operation, after } =
+        let mut call =
             self.clients.understand(words, keyspace, user, stamp).map_err(|objection| match objection {
                 Objection::Wrong(text) => Refusal::new(Why::Invalid, text),
                 Objection::Denied(text) => Refusal::new(Why::Denied, text),
             })?;
+        call.report(self.clients.keyspaces()[place].index, &self.clients.hub);
+        let call::Call { name, operation, after } = call;
         *self.clients.counters.commands.entry(name).or_default() += 1;
         Ok((place, of, Work::Execute(Command::new(stamp, operation)), Stage::Executes(after)))
     }
@@ -409,7 +419,11 @@ impl Reactor {
                 let open = |txn| Open { txn, of, keyspace, user, on, name, since: now };
                 self.begun(*step, number, open)
             }
-            (Stage::Commits(number, open), Outcome::Transaction(step)) => {
+            (Stage::Commits(number, open, events), Outcome::Transaction(step)) => {
+                if matches!(*step, Step::Committed(_)) {
+                    let index = self.clients.keyspaces()[open.keyspace].index;
+                    events.iter().for_each(|(event, key)| self.clients.hub.happened(index, *event, key));
+                }
                 // What was not taken up has not ended; it may be asked again, or given up.
                 let again = matches!(*step, Step::Refused(Unfit::Wrong | Unfit::TooLarge, _));
                 if again {

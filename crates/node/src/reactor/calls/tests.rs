@@ -129,6 +129,7 @@ fn reactor_of(listeners: Vec<ClientListener>, limits: Limits) -> (Reactor, Arc<K
         led: true,
         metrics: Arc::clone(&metrics),
         nodes: vec![NodeId(0)],
+        placement: Vec::new(),
         spares: Vec::new(),
         partitions: 1,
         servers: Vec::new(),
@@ -610,7 +611,7 @@ fn what_is_not_answered_in_time_is_counted_once_by_whether_it_may_have_had_an_ef
         (Stage::Executes(one), true),
         (Stage::Aborts, false),
         (Stage::Executes(other), false),
-        (Stage::Commits(1, open()), false),
+        (Stage::Commits(1, open(), Vec::new()), false),
     ];
     for (stage, reads) in stages {
         let (answer, _) = oneshot::channel();

@@ -411,8 +411,8 @@ static CONFIG: &[Spec] = &[
             config::set,
         )
         .differs(
-            "accepted only where it changes nothing, since the deployment file decides; and for `slowlog-log-slower-than` and \
-             `slowlog-max-len` (up to 4096), at this node until it stops",
+            "accepted only where it changes nothing, since the deployment file decides; and for `slowlog-log-slower-than`, \
+             `slowlog-max-len` (up to 4096) and `notify-keyspace-events`, at this node until it stops",
         ),
 ];
 

@@ -139,7 +139,7 @@ pub(crate) static COMMANDS: &[Spec] = &[
         )
         .with_keys(Keys::Streams)
         .differs(
-            "a consumer is made when it is first given something, as in Redis 7.0; a time-out may come 100 ms late; who waits \
+            "a consumer is made when it is first given something, as in Redis 7.0; a time-out may come 100 ms late, or end in `UNKNOWN` up to `time_limit` late where a node has just been cut off; who waits \
              while the group goes is told `NOGROUP` as who finds none, a second late where the stream was deleted; who waits is given what `XGROUP SETID` makes new, in Redis only what is added",
         ),
     Group::Stream.data(

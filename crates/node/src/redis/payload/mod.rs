@@ -117,6 +117,13 @@ pub(crate) fn restore(payload: &[u8], allowance: Allowance) -> Read<Content> {
     Ok(content)
 }
 
+/// The value that `DUMP` has told so, whatever its size; nothing where this is no such payload. For who takes it apart, as no
+/// command takes it whole.
+#[must_use]
+pub fn undumped(payload: &[u8]) -> Option<Content> {
+    restore(payload, Allowance { bytes: usize::MAX, elements: usize::MAX }).ok()
+}
+
 /// Adds the checksum.
 pub(crate) fn seal(bytes: &mut Vec<u8>) {
     let checksum = crc64::of(bytes);

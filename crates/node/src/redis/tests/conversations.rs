@@ -1,8 +1,11 @@
 //! Connections from their first bytes to their last, as the clients of the wild send them.
 
-use super::{World, check, play};
-use crate::gateway::Login;
+use super::{World, check, encode_line, play};
+use crate::gateway::{Ask, Login, Outcome, Request};
 use expect_test::expect;
+use isochrone_core::command::{Operation, Response};
+use isochrone_core::{Blob, Command, KeyspaceId, Stamp, StateMachine};
+use isochrone_store::Store;
 
 #[test]
 fn redis_cli_asks_and_is_answered() {
@@ -202,7 +205,7 @@ fn watched_versions_go_into_the_transaction() {
     check(
         Login::Open,
         "> WATCH a b ; MULTI ; SET a 1 ; EXEC ; GET a
-         < 0 array int 4, int 0
+         < 0 array int 4, int 6
          < 2 nilarray
          < 3 bulk 9
          > WATCH a
@@ -216,8 +219,8 @@ fn watched_versions_go_into_the_transaction() {
         expect![[r#"
             > WATCH a b ; MULTI ; SET a 1 ; EXEC ; GET a
               ask 0 k1 Transaction { watched: [], operations: [Version { key: "a" }, Version { key: "b" }] }
-            < 0 array int 4, int 0
-              ask 2 k1 Transaction { watched: [("a", 4), ("b", 0)], operations: [Set { key: "a", value: "1", condition: Always, expiry: Clear, get: false }] }
+            < 0 array int 4, int 6
+              ask 2 k1 Transaction { watched: [("a", 4), ("b", 6)], operations: [Set { key: "a", value: "1", condition: Always, expiry: Clear, get: false }] }
               ask 3 k1 Get { key: "a" } in order
               +OK·+OK·+QUEUED·
             < 2 nilarray
@@ -245,11 +248,96 @@ fn watched_versions_go_into_the_transaction() {
     );
 }
 
-/// It has the same version again when it is gone.
+/// The absence of a key has a number of its own, which it has only while it lasts: what comes and is gone again makes EXEC fail.
+#[test]
+fn of_an_absent_key_a_number_is_asked_for() {
+    let mut world = World::new(Login::Open);
+    let asked = |world: &mut World| {
+        let requests = std::mem::take(&mut world.requests);
+        let operations = requests.into_iter().map(|Request { id, ask }| match ask {
+            Ask::Execute { keyspace: KeyspaceId(1), command } => (id, command.operation),
+            other => panic!("{other:?}"),
+        });
+        operations.collect::<Vec<_>>()
+    };
+    let watched = |operation: &Operation| match operation {
+        Operation::Watch { key, seed } => (key.clone(), *seed),
+        other => panic!("{other:?}"),
+    };
+    world.receive(&[encode_line("WATCH lock"), encode_line("GET lock")].concat());
+    assert_eq!(asked(&mut world), [(0, Operation::Version { key: "lock".into() })]);
+    world.answer(0, Outcome::Done(Response::Integer(0)));
+    let sent = asked(&mut world);
+    let [(0, again)] = &sent[..] else { panic!("{sent:?}") };
+    assert_eq!((watched(again).0, world.out.len()), (Blob::from("lock"), 0), "what follows waits for that");
+    world.answer(0, Outcome::Done(Response::Integer(6)));
+    assert_eq!(asked(&mut world), [(1, Operation::Get { key: "lock".into() })], "nothing is asked beside it");
+    world.answer(1, Outcome::Done(Response::Nil));
+
+    // Of several all are asked for once more: what was there may be gone.
+    world.receive(&encode_line("WATCH a b"));
+    assert_eq!(asked(&mut world).len(), 1);
+    world.answer(2, Outcome::Done(Response::Array(vec![Response::Integer(7), Response::Integer(0)])));
+    let sent = asked(&mut world);
+    let [(2, Operation::Transaction { watched: none, operations })] = &sent[..] else { panic!("{sent:?}") };
+    let [(first, seed), (second, another)] = [&operations[0], &operations[1]].map(watched);
+    assert!(none.is_empty() && operations.len() == 2 && seed != another);
+    assert_eq!([first, second], ["a", "b"].map(Blob::from));
+    world.answer(2, Outcome::Done(Response::Array(vec![Response::Integer(7), Response::Integer(10)])));
+    world.receive(&[encode_line("MULTI"), encode_line("SET lock me"), encode_line("EXEC")].concat());
+    let sent = asked(&mut world);
+    let [(_, Operation::Transaction { watched, .. })] = &sent[..] else { panic!("{sent:?}") };
+    assert_eq!(
+        watched[..],
+        [("lock", 6), ("a", 7), ("b", 10)].map(|(key, number)| (Blob::from(key), number))
+    );
+}
+
+/// As arq takes its jobs: only the lock is watched, and what it guards is read behind that.
+#[test]
+fn a_lock_that_came_and_is_gone_again_was_there() {
+    let mut world = World::new(Login::Open);
+    let mut said = |line: &str, store: &mut Store| {
+        for words in line.split(" ; ") {
+            world.receive(&encode_line(words));
+            while !world.requests.is_empty() {
+                let Request { id, ask } = world.requests.remove(0);
+                let Ask::Execute { command, .. } = ask else { panic!("nobody logs in") };
+                world.answer(id, Outcome::Done(store.apply(&command)));
+            }
+        }
+        String::from_utf8(std::mem::take(&mut world.out)).unwrap()
+    };
+    let mut store = Store::default();
+    assert_eq!(said("WATCH lock ; EXISTS lock", &mut store), "+OK\r\n:0\r\n");
+    let taken = Operation::IncrBy { key: "lock".into(), by: 1 };
+    for operation in [taken, Operation::Del { keys: ["lock".into()].into() }] {
+        store.apply(&Command::new(Stamp::ZERO, operation));
+    }
+    assert_eq!(said("MULTI ; SET lock me ; EXEC", &mut store), "+OK\r\n+QUEUED\r\n*-1\r\n");
+    let again = said("WATCH lock ; EXISTS lock ; MULTI ; SET lock me ; EXEC", &mut store);
+    assert_eq!(again, "+OK\r\n:0\r\n+OK\r\n+QUEUED\r\n*1\r\n+OK\r\n");
+}
+
+#[test]
+fn a_watch_that_is_let_go_asks_no_more() {
+    let absent = Outcome::Done(Response::Integer(0));
+    for (let_go, answer) in [(true, absent), (false, Outcome::Refused("again".into()))] {
+        let mut world = World::new(Login::Open);
+        world.receive(&encode_line("WATCH a"));
+        if let_go {
+            world.receive(&encode_line("UNWATCH"));
+        }
+        world.requests.clear();
+        world.answer(0, answer);
+        assert!(world.requests.is_empty());
+    }
+}
+
+/// Where absences have no numbers, it has the same version again when it is gone.
 #[test]
 fn what_was_read_of_a_watched_key_that_was_absent_must_not_have_been_there() {
-    check(
-        Login::Open,
+    super::check_transactional(
         "> WATCH a
          < 0 int 0
          > GET a
@@ -314,8 +402,7 @@ fn what_was_read_of_a_watched_key_that_was_absent_must_not_have_been_there() {
 /// connection itself has put there counts as well, as in Redis.
 #[test]
 fn what_touches_watched_keys_that_were_absent_says_whether_they_were() {
-    check(
-        Login::Open,
+    super::check_transactional(
         "> WATCH a b c
          < 0 array int 0, int 4, int 0
          > GET d ; EXISTS c b a ; SELECT 3 ; GET a ; SELECT 0 ; INCR a ; MULTI ; SET copy 1 ; EXEC
@@ -368,8 +455,7 @@ fn what_touches_watched_keys_that_were_absent_says_whether_they_were() {
 /// Those that are one operation, and those that take several.
 #[test]
 fn scripts_say_so_too() {
-    check(
-        Login::Open,
+    super::check_transactional(
         "> WATCH lock
          < 0 int 0
          > EVALSHA 4227fa753143e6f652e2e185d254964b3a7413a5 1 lock me 61

@@ -406,7 +406,7 @@ fn a_transaction_has_no_more_bytes_than_a_command() {
     world.receive(&encode_line("EXEC"));
     expect![[r#"
         then
-          +OK·+QUEUED·+QUEUED·-ERR the transaction is too large·-EXECABORT Transaction discarded because of previous errors.·
+          +OK·+QUEUED·+QUEUED·-ERR the transaction is too large: it takes 1000000 commands and 150 bytes at most, with the keys watched·-EXECABORT Transaction discarded because of previous errors.·
     "#]].assert_eq(&format!("then\n{}", world.transcript()));
 
     // What it watches goes with it.
@@ -418,7 +418,7 @@ fn a_transaction_has_no_more_bytes_than_a_command() {
     world.receive(&[&encode_line("MULTI")[..], &set, &encode_line("EXEC")].concat());
     expect![[r#"
         then
-          +OK·+OK·-ERR too many keys are being watched·+OK·-ERR the transaction is too large·-EXECABORT Transaction discarded because of previous errors.·
+          +OK·+OK·-ERR too many keys are being watched·+OK·-ERR the transaction is too large: it takes 1000000 commands and 150 bytes at most, with the keys watched·-EXECABORT Transaction discarded because of previous errors.·
     "#]].assert_eq(&format!("then\n{}", world.transcript()));
     assert_eq!(world.counters.limited["command"], 3);
 }
@@ -426,7 +426,7 @@ fn a_transaction_has_no_more_bytes_than_a_command() {
 /// Each would take another operation, many times as large as the key.
 #[test]
 fn no_command_asks_for_the_versions_of_any_number_of_keys() {
-    let mut world = World::new(Login::Open);
+    let mut world = super::transactional();
     let keys: Vec<String> = (0..100_000).map(|key| format!("k{key}")).collect();
     let request = |name: &'static str| {
         let words = std::iter::once(name).chain(keys.iter().map(String::as_str));
@@ -461,7 +461,7 @@ fn a_transaction_has_no_more_bytes_than_that_when_it_is_unpacked() {
     }
     expect![[r#"
         then
-          +OK·+QUEUED·*1·+OK·+OK·+QUEUED·+QUEUED·-EXECABORT Transaction discarded because of: the transaction is too large·
+          +OK·+QUEUED·*1·+OK·+OK·+QUEUED·+QUEUED·-EXECABORT Transaction discarded because of: the transaction is too large: it takes 1000000 commands and 300 bytes at most, with the keys watched·
     "#]].assert_eq(&format!("then\n{}", world.transcript()));
     assert_eq!(world.counters.limited["command"], 1);
     // Where strings lie takes room too.

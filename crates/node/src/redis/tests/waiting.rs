@@ -274,7 +274,7 @@ fn what_comes_while_an_attempt_is_under_way_leads_to_another() {
 /// Of what came to a watched key that was absent, nothing may be left.
 #[test]
 fn what_was_waited_for_was_there() {
-    check(
+    super::check_transactional(
         "> WATCH q
          < 0 int 0
          > BLPOP q 0
@@ -330,7 +330,7 @@ fn what_was_waited_for_was_there() {
 /// It was asked for with the attempt.
 #[test]
 fn what_an_attempt_failed_for_at_once_was_not_there() {
-    check(
+    super::check_transactional(
         "> WATCH st
          < 0 int 0
          > XREADGROUP GROUP g a BLOCK 0 STREAMS st >
@@ -1226,5 +1226,140 @@ fn what_is_published_comes_behind_the_writes_before_it() {
               ask 6 k1 Get { key: "k" }
               +OK·+OK·+QUEUED·*1·:0·
         "#]],
+    );
+}
+
+/// What is asked while the node is cut off may be executed when it is heard again, for a client that has long given up.
+#[test]
+fn where_a_keyspace_has_not_answered_lately_a_pop_begins_with_a_look() {
+    let mut world = World::new(Login::Open);
+    world.silent = true;
+    let script = "> BLPOP a 2
+         < 0 int 1
+         < 0 popped bulk a, bulk v
+         > BLPOP a 2
+         < 1 int 0
+         ! fill a
+         < 1 nilarray
+         + 2
+         > BLPOP a 2
+         < 2 int 1
+         < 2 wrongtype
+         > BLMOVE a b LEFT RIGHT 0
+         < 3 int 1
+         < 3 array list, bulk v
+         > XREADGROUP GROUP g a BLOCK 1000 STREAMS st >
+         < 4 int 1
+         < 4 nogroup 0";
+    expect![[r#"
+        > BLPOP a 2
+          ask 0 k1 Exists { keys: ["a"] }
+          reads no further
+        < 0 int 1
+          ask 0 k1 LMPop { keys: ["a"], side: Left, count: 1 }
+          reads no further
+        < 0 popped bulk a, bulk v
+          *2·$1·a·$1·v·
+        > BLPOP a 2
+          ask 1 k1 Exists { keys: ["a"] }
+          reads no further
+        < 1 int 0
+          reads no further
+        ! fill a
+          ask 1 k1 LMPop { keys: ["a"], side: Left, count: 1 }
+          reads no further
+        < 1 nilarray
+          reads no further
+        + 2
+          *-1·
+        > BLPOP a 2
+          ask 2 k1 Exists { keys: ["a"] }
+          reads no further
+        < 2 int 1
+          ask 2 k1 LMPop { keys: ["a"], side: Left, count: 1 }
+          reads no further
+        < 2 wrongtype
+          -WRONGTYPE Operation against a key holding the wrong kind of value·
+        > BLMOVE a b LEFT RIGHT 0
+          ask 3 k1 Exists { keys: ["a"] }
+          reads no further
+        < 3 int 1
+          ask 3 k1 Transaction { watched: [], operations: [Type { key: "a" }, LMove { source: "a", target: "b", from: Left, to: Right }] }
+          reads no further
+        < 3 array list, bulk v
+          $1·v·
+        > XREADGROUP GROUP g a BLOCK 1000 STREAMS st >
+          ask 4 k1 XReadGroup { read: GroupRead { streams: [("st", None)], group: "g", consumer: "a", count: 0, forget: false, peek: true } }
+          reads no further
+        < 4 int 1
+          ask 4 k1 XReadGroup { read: GroupRead { streams: [("st", None)], group: "g", consumer: "a", count: 0, forget: false, peek: false } }
+          reads no further
+        < 4 nogroup 0
+          -NOGROUP No such key 'st' or consumer group 'g' in XREADGROUP with GROUP option·
+    "#]]
+    .assert_eq(&play(&mut world, script));
+}
+
+#[test]
+fn a_look_that_is_not_answered_ends_in_time_and_so_does_what_only_reads() {
+    let mut world = World::new(Login::Open);
+    world.silent = true;
+    let script = "> BLPOP a 2
+         + 1
+         + 1
+         ! fill a
+         < 0 int 1
+         > BZPOPMIN z 1
+         < 1 refused NOLEADER no leader
+         + 1
+         > XREAD BLOCK 1000 STREAMS s 1-1
+         + 1
+         < 2 nilarray
+         > BLPOP a 0
+         ! close
+         < 3 int 1";
+    expect![[r#"
+        > BLPOP a 2
+          ask 0 k1 Exists { keys: ["a"] }
+          reads no further
+        + 1
+          reads no further
+        + 1
+          *-1·
+        ! fill a
+        < 0 int 1
+        > BZPOPMIN z 1
+          ask 1 k1 Exists { keys: ["z"] }
+          reads no further
+        < 1 refused NOLEADER no leader
+          reads no further
+        + 1
+          *-1·
+        > XREAD BLOCK 1000 STREAMS s 1-1
+          ask 2 k1 XRead { read: StreamRead { streams: [("s", After(StreamId { millis: 1, sequence: 1 }))], count: 0, resolve: false } }
+          reads no further
+        + 1
+          *-1·
+        < 2 nilarray
+        > BLPOP a 0
+          ask 3 k1 Exists { keys: ["a"] }
+          reads no further
+        ! close
+          closes
+        < 3 int 1
+          closes
+    "#]]
+    .assert_eq(&play(&mut world, script));
+}
+
+#[test]
+fn what_a_keyspace_answered_a_second_ago_says_nothing_of_whether_it_answers_now() {
+    let mut hub = crate::hub::Hub::default();
+    let (keyspace, heard) = (KeyspaceId(1), isochrone_core::Instant::ZERO);
+    assert!(!hub.hears(keyspace, heard));
+    hub.hear_from(keyspace, heard);
+    assert!(hub.hears(keyspace, heard + isochrone_core::Span::from_millis(999)));
+    assert!(
+        !hub.hears(keyspace, heard + isochrone_core::Span::from_secs(1)) && !hub.hears(KeyspaceId(2), heard)
     );
 }

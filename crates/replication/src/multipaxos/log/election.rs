@@ -149,6 +149,18 @@ impl<V: Wire> Log<V> {
         effects.arm(Timer::Campaign, self.parameters.election / 2);
     }
 
+    /// Another comes to lead. Whoever was busy with what it took over is more patient from now on.
+    pub(super) fn give_way(&mut self, now: Instant) {
+        let busy = match &self.role {
+            Role::Leader(reign) => self.decided < reign.serving,
+            Role::Candidate(campaign) => campaign.gathering.is_prolonged(),
+            Role::Follower | Role::Poll { .. } => false,
+        };
+        if busy {
+            self.watch.deposed(now);
+        }
+    }
+
     pub(super) fn on_promising(&mut self, from: ProcessId, ballot: Ballot, now: Instant) {
         let voter = self.seat(from);
         if let Role::Candidate(campaign) = &mut self.role
@@ -257,6 +269,7 @@ impl<V: Wire> Log<V> {
         let again = match self.promise.admit(ballot) {
             Admit::Fresh => {
                 effects.record(Record::Promised { ballot });
+                self.give_way(effects.now());
                 self.watch.promised(ballot, effects.now());
                 self.draw_patience(effects);
                 self.step_down(effects);
@@ -349,6 +362,7 @@ impl<V: Wire> Log<V> {
             Role::Follower | Role::Poll { .. } => return,
         };
         if promised > mine {
+            self.give_way(effects.now());
             if self.leads() {
                 self.step_down(effects);
             } else {

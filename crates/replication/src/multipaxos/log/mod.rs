@@ -612,6 +612,7 @@ impl<V: Wire> Log<V> {
         }
         self.watch.heard = effects.now();
         if self.watch.leader != Some(ballot) {
+            self.give_way(effects.now());
             self.step_down(effects);
             self.watch.leader = Some(ballot);
             self.watch.failures = 0;

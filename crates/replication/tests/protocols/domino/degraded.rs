@@ -165,6 +165,27 @@ fn a_wrong_clock_delays_executions_by_its_bound_at_most() {
     }
 }
 
+/// A replica whose clock is behind, within the bound on its lag or beyond, costs the commands of the others a way more, and not
+/// what it is behind.
+#[test]
+fn a_clock_that_is_behind_is_not_waited_for() {
+    for nanos in [-100_000_000, -900_000_000, -5_000_000_000] {
+        for node in [0, 1] {
+            let mut lab = Plan::even(3, 15).open(|_| {});
+            lab.pass(MS(1_500));
+            let usual = lab.series(3, 10, MS(13), &set("x"));
+            let usual = usual.iter().map(|done| done.total).max().expect("all are done");
+            lab.cluster.step_wall_clock(NodeId(node), nanos);
+            let done = lab.series(3, 150, MS(100), &set("x"));
+            let longest = done.iter().map(|done| done.total).max().unwrap_or(Span::ZERO);
+            assert!(
+                done.len() == 150 && longest <= usual + MS(40),
+                "node {node} by {nanos} ns: {longest} for {usual}"
+            );
+        }
+    }
+}
+
 /// The smallest schedule of seeds 62,000,041 of `clock` and 70,000,203 (five regions): beside a replica whose clock is minutes
 /// ahead nothing takes longer than before, though its lane is the nearest. It was `lag_max` ahead of the others, and whatever
 /// it placed waited for them as long.
