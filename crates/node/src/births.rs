@@ -189,7 +189,8 @@ pub(crate) enum Stranger {
     #[error(
         "another process of it was taken in meanwhile, at {place}, when this one, start {number}, did not answer: with a copy of its data \
          directory that was made while this one ran. Each may have promised what the other does not know, so neither may go on: end \
-         the other as well, and put a node of another name in the place of both (docs/operations.md, \"A node that has lost its \
+         the other as well, and put a node of another name in the place of both; but if both had the very same disk, the other goes \
+         on, and only this one ends (docs/operations.md, \"A node that has lost its \
          disk, or whose journal is damaged\")"
     )]
     Displaced {

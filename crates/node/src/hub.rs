@@ -217,8 +217,6 @@ pub struct Hub {
     wants_told: Flags,
     /// They are to be told again.
     wants_anew: bool,
-    /// Before then they are not.
-    wants_next: Instant,
     /// How many events were lost here since that was last asked.
     lost: u64,
     members: BTreeMap<u64, Member>,
@@ -694,11 +692,11 @@ impl Hub {
         if now >= telling.again {
             telling.again = now + COUNTS_AGAIN;
             telling.anew = true;
-            self.wants_anew = wants != Flags::NONE;
+            self.wants_anew = wants.with(self.wants_told) != Flags::NONE;
         }
         // Before the names: whoever has heard of a subscription knows what it is for.
         if now >= self.wants_due() {
-            (self.wants_told, self.wants_anew, self.wants_next) = (wants, false, now + COUNTS_PACE);
+            (self.wants_told, self.wants_anew) = (wants, false);
             self.tell(News::Wants { classes: wants });
         }
         let telling = &mut self.telling;
@@ -736,9 +734,11 @@ impl Hub {
         if self.telling.has_some() { self.telling.next } else { Instant::MAX }
     }
 
+    /// More is wanted from now on: whoever has subscribed may do at once what it waits for. That less is wanted is told with the next
+    /// round of names, since the next subscriber may come as soon as the last one has left.
     fn wants_due(&self) -> Instant {
-        let due = self.wants_anew || self.wants_here() != self.wants_told;
-        if due { self.wants_next } else { Instant::MAX }
+        let more = self.wants_here().without(self.wants_told) != Flags::NONE;
+        if self.wants_anew || more { Instant::ZERO } else { Instant::MAX }
     }
 
     /// `notify-keyspace-events` of this node.
@@ -1317,7 +1317,9 @@ impl Hub {
         let mut lost = 0;
         for heard in heard {
             let bytes = heard_bytes(&heard);
-            if self.told_bytes + bytes > TOLD_MAX && !self.told.is_empty() {
+            // They are seldom, short, and not told again soon.
+            let kept = matches!(heard, (_, None | Some(News::Wants { .. })));
+            if !kept && self.told_bytes + bytes > TOLD_MAX && !self.told.is_empty() {
                 lost += 1;
                 continue;
             }
@@ -1460,7 +1462,8 @@ impl Hub {
     fn tell(&mut self, news: News) {
         let bytes = news.bytes();
         // One that is larger goes alone.
-        if self.news.is_empty() || self.news_bytes + bytes <= NEWS_MAX {
+        let asks = matches!(news, News::Wants { .. });
+        if asks || self.news.is_empty() || self.news_bytes + bytes <= NEWS_MAX {
             self.news_bytes += bytes;
             self.news.push(news);
         }
@@ -1617,12 +1620,14 @@ mod tests {
         there.happened(0, Event::Expired, &key);
         there.hear(at(0));
         assert_eq!(mail(&mut there), "", "that is another channel");
-        assert_eq!(there.counts_due(), at(50), "not at once");
+        assert_eq!(there.counts_due(), at(0), "at once");
         assert_eq!(tell_counts(&mut there, &mut here, at(50)), 1);
         assert!(here.wanted().has(Flags::STRING));
         there.leave(1);
         assert_eq!(there.wanted(), Flags::NONE);
-        tell_counts(&mut there, &mut here, at(100));
+        tell_counts(&mut there, &mut here, at(9_999));
+        assert!(here.wanted().has(Flags::STRING), "for whoever comes next");
+        tell_counts(&mut there, &mut here, at(10_000));
         assert_eq!(here.wanted(), Flags::NONE);
     }
 

@@ -6,8 +6,8 @@
 //! else, as it must where commands on others may be executed in any order.
 //!
 //! The numbers lie beside the keys, in a store of their own, as entries whose time is over some minutes after they were last
-//! asked for. A transaction that comes later finds its key changed; what nobody asks for again is swept like keys. All of them
-//! are dropped where keys leave for another partition, and by a flush.
+//! asked for. A transaction that comes later finds its key changed; what nobody asks for again is swept like keys. Those
+//! of keys that leave for another partition are dropped, and all by a flush.
 //!
 //! [`Operation::Watch`]: isochrone_core::command::Operation::Watch
 

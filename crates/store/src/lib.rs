@@ -115,7 +115,7 @@ impl Store {
     /// A number that replicas that serve equal keys agree on, and others practically never: the sum of the keys'
     /// versions, each a hash of the commands that changed the key since it was made, with their stamps.
     /// It is kept up to date, so asking for it costs nothing; commands that do not conflict may be
-    /// executed in any order. What moves have under way is not in it.
+    /// executed in any order. What moves have under way is not in it, nor what is kept in mind of absent keys.
     pub fn digest(&self) -> u64 {
         self.digest
     }

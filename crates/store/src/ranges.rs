@@ -7,6 +7,7 @@
 //! transaction that watches a key finds it changed or not, wherever it is executed.
 
 use crate::Store;
+use crate::absences;
 use crate::deadlines::Deadlines;
 use crate::export::{piece, weigh};
 use crate::key::{Key, Name};
@@ -16,7 +17,7 @@ use crate::value::{Entry, Value};
 use isochrone_core::command::{Operation, Response, Touch};
 use isochrone_core::machine::CHUNK_MAX;
 use isochrone_core::migration::{Cursor, Move, Piece, Ring, Step, Stretch, Told, Versions};
-use isochrone_core::{Command, IntervalMap, PartitionId, Stamp, StateMachine};
+use isochrone_core::{Blob, Command, IntervalMap, PartitionId, Stamp, StateMachine};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -407,8 +408,14 @@ impl Turn<'_> {
             }
         }
         let store = self.store_mut();
-        // Elsewhere their keys may come and go before they are here again.
-        store.absences = None;
+        // Elsewhere these keys may come and go before they are here again.
+        let kept = store.absences.iter().flat_map(|absences| absences.keys.iter());
+        let leave = kept.filter(|absence| {
+            let place = ring.place(absence.key);
+            stretch.first <= place && place <= stretch.last
+        });
+        let leave: Vec<Blob> = leave.map(|absence| absence.key.blob()).collect();
+        leave.iter().for_each(|key| absences::set(&mut store.absences, key, None));
         if stretch.last == wished.last {
             store.index = None;
         }

@@ -7,6 +7,7 @@ use super::place::{Place, refused};
 use super::wire::{Connection, Reply};
 use super::{Patience, passes_by, shown};
 use crate::output::unwritable;
+use std::fmt;
 use std::io::Write;
 use std::path::Path;
 
@@ -24,6 +25,31 @@ const BYTES: u64 = 1 << 20;
 /// Whether a node says of a value that it is longer than it tells at once.
 pub(super) fn is_too_long(error: &str) -> bool {
     error.starts_with(TOO_LONG)
+}
+
+/// Somebody has taken away what was to be read: the rest of the key, or of one of its groups.
+#[derive(PartialEq, Eq, Debug)]
+enum Went {
+    Key,
+    Group,
+}
+
+impl fmt::Display for Went {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("it has gone while it was read")
+    }
+}
+
+impl std::error::Error for Went {}
+
+impl Went {
+    /// What an error says has gone.
+    fn told(error: &str) -> Option<Went> {
+        if error.starts_with("NOGROUP") {
+            return Some(Went::Group);
+        }
+        (error.starts_with("WRONGTYPE") || error.starts_with("ERR no such key")).then_some(Went::Key)
+    }
 }
 
 /// What became of a key.
@@ -45,7 +71,8 @@ pub(super) fn read<W: Write>(
     path: &Path,
     key: &[u8],
 ) -> anyhow::Result<Read> {
-    let mut reading = Reading { connection, writer, place, path, key, most: FIRST, elements: 0 };
+    let mut reading =
+        Reading { connection, writer, place, path, key, most: FIRST, elements: 0, lacks: false };
     reading.ask(&[b"WATCH", key])?;
     let deadline = match reading.number(&[b"PEXPIRETIME", key])? {
         -1 => None,
@@ -57,20 +84,32 @@ pub(super) fn read<W: Write>(
         return Ok(Read::Gone);
     }
     let kind = Type::named(&name).ok_or_else(|| reading.connection.strange())?;
-    let length = reading.number(&[kind.count.as_bytes(), key])?;
+    let length = match reading.number(&[kind.count.as_bytes(), key]) {
+        // It is of another type by now: nothing of it is read.
+        Err(error) if error.is::<Went>() => {
+            reading.lacks = true;
+            0
+        }
+        length => length?,
+    };
     let length = u64::try_from(length).map_err(|_| reading.connection.strange())?;
     let begun = reading.writer.begin_parts(key, deadline, kind);
     begun.map_err(|cause| unwritable(path, &cause))?;
-    match kind.name {
-        "string" => reading.text(length)?,
-        "list" => reading.ranked(b"LRANGE", What::List, length)?,
-        "zset" => reading.ranked(b"ZRANGE", What::Sorted, length)?,
-        "set" => reading.scanned(b"SSCAN", What::Set)?,
-        "hash" => reading.scanned(b"HSCAN", What::Hash)?,
-        _ => reading.stream()?,
-    }
+    let read = match kind.name {
+        "string" => reading.text(length),
+        "list" => reading.ranked(b"LRANGE", What::List, length),
+        "zset" => reading.ranked(b"ZRANGE", What::Sorted, length),
+        "set" => reading.scanned(b"SSCAN", What::Set),
+        "hash" => reading.scanned(b"HSCAN", What::Hash),
+        _ => reading.stream(),
+    };
+    // What was read until then is kept.
+    let went = match read {
+        Err(error) if error.is::<Went>() => true,
+        read => read.map(|()| false)?,
+    };
     let (unchanged, elements) = (reading.unchanged()?, reading.elements);
-    let whole = unchanged && elements == length;
+    let whole = unchanged && elements == length && !went && !reading.lacks;
     reading.writer.end_parts(elements, whole).map_err(|cause| unwritable(path, &cause))?;
     Ok(if whole { Read::Whole } else { Read::Changed })
 }
@@ -85,6 +124,8 @@ struct Reading<'a, W> {
     most: u64,
     /// Elements so far.
     elements: u64,
+    /// A group, or the key itself, went while it was read.
+    lacks: bool,
 }
 
 impl<W: Write> Reading<'_, W> {
@@ -101,6 +142,9 @@ impl<W: Write> Reading<'_, W> {
     }
 
     fn refused(&self, words: &[&[u8]], text: &str) -> anyhow::Error {
+        if let Some(went) = Went::told(text) {
+            return went.into();
+        }
         let name = String::from_utf8_lossy(words.first().copied().unwrap_or_default());
         refused(self.connection.at(), &format!("{name} {}", shown(self.key)), text, RIGHTS)
     }
@@ -251,7 +295,10 @@ impl<W: Write> Reading<'_, W> {
             self.adapt(count, bytes);
         }
         for group in self.list(&[b"XINFO", b"GROUPS", key])? {
-            self.group(group)?;
+            match self.group(group) {
+                Err(error) if error.downcast_ref::<Went>() == Some(&Went::Group) => self.lacks = true,
+                read => read?,
+            }
         }
         self.put(What::Last, vec![last, text_of(&added), deleted])
     }

@@ -214,6 +214,35 @@ enum Source {
     Record(u64),
 }
 
+/// The record that begins there in this file.
+fn at(file: &File, path: &Path, begin: u64) -> anyhow::Result<(Reader<BufReader<File>>, Next)> {
+    let mut file = file.try_clone().map_err(|cause| unreadable(path, &cause))?;
+    file.seek(SeekFrom::Start(begin)).map_err(|cause| unreadable(path, &cause))?;
+    let mut reader = Reader::at(BufReader::new(file), begin);
+    let next = reader.entry().map_err(|fault| faulty(path, fault))?;
+    Ok((reader, next))
+}
+
+/// Passes on all parts of a value; of a record that nobody wrote meanwhile, how many elements it has.
+fn each_part(
+    source: &Source,
+    again: &File,
+    path: &Path,
+    mut each: impl FnMut(Part) -> Result<(), Stop>,
+) -> Result<Option<u64>, Stop> {
+    let begin = match source {
+        Source::Value(content) => return parts::of(content, &mut each).map(|()| None),
+        Source::Record(begin) => *begin,
+    };
+    let (mut reader, _) = at(again, path, begin)?;
+    loop {
+        match reader.part().map_err(|fault| faulty(path, fault))? {
+            NextPart::Part(part) => each(part)?,
+            NextPart::End(elements, whole) => return Ok(whole.then_some(elements)),
+        }
+    }
+}
+
 impl<'a> Restoring<'a> {
     /// Nothing is written yet.
     pub(super) fn new(
@@ -294,11 +323,7 @@ impl<'a> Restoring<'a> {
 
     /// The record that begins there, of the same file.
     fn at(&self, begin: u64) -> anyhow::Result<(Reader<BufReader<File>>, Next)> {
-        let mut file = self.again.try_clone().map_err(|cause| unreadable(self.path, &cause))?;
-        file.seek(SeekFrom::Start(begin)).map_err(|cause| unreadable(self.path, &cause))?;
-        let mut reader = Reader::at(BufReader::new(file), begin);
-        let next = reader.entry().map_err(|fault| faulty(self.path, fault))?;
-        Ok((reader, next))
+        at(&self.again, self.path, begin)
     }
 
     fn is_another(&self) -> anyhow::Error {
@@ -376,32 +401,16 @@ impl<'a> Restoring<'a> {
         source: &Source,
         replace: bool,
     ) -> (Result<(), Stop>, bool) {
-        let mut record = match source {
-            Source::Value(_) => None,
-            Source::Record(begin) => match self.at(*begin) {
-                Ok((reader, _)) => Some(reader),
-                Err(error) => return (Err(error.into()), false),
-            },
-        };
-        let path = self.path;
-        let mut putting = Putting::new(&mut self.connection, key, self.limits, replace);
-        let mut each = |part: Part| putting.take(part);
-        let told = match (source, &mut record) {
-            (Source::Value(content), _) => parts::of(content, &mut each).map(|()| elements),
-            (Source::Record(_), None) => Ok(elements),
-            (Source::Record(_), Some(reader)) => loop {
-                match reader.part() {
-                    Ok(NextPart::Part(part)) => {
-                        if let Err(stop) = each(part) {
-                            break Err(stop);
-                        }
-                    }
-                    // Where it was written meanwhile its elements are not counted on.
-                    Ok(NextPart::End(elements, whole)) => break Ok(whole.then_some(elements)),
-                    Err(fault) => break Err(faulty(path, fault).into()),
-                }
-            },
-        };
+        let Restoring { connection, path, again, limits, .. } = self;
+        // Before something is deleted for it.
+        let checked = each_part(source, again, path, |part| Putting::check(part, key, *limits));
+        if let Err(stop) = checked {
+            return (Err(stop), false);
+        }
+        let mut putting = Putting::new(connection, key, *limits, replace);
+        let told = each_part(source, again, path, |part| putting.take(part));
+        // Where it was written while it was saved its elements are not counted on.
+        let told = told.map(|counted| counted.or(elements));
         let outcome = told.and_then(|elements| putting.finish(kind, elements, deadline));
         match outcome {
             Err(Stop::Refused(text)) if putting.is_torn() => match putting.undo() {

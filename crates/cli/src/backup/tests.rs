@@ -1,5 +1,5 @@
 use super::arguments::Node;
-use super::format::{Header, Next, NextPart, Reader, Writer};
+use super::format::{Counts, Header, Next, NextPart, Reader, Writer};
 use super::parts::{self, Part, Type, What};
 use super::restore::{Limits, Restoring};
 use super::{Patience, date, place, save, shown};
@@ -519,7 +519,8 @@ fn of_a_value_that_is_not_put_back_whole_nothing_is_left_unseen() {
     };
     // It is there already, or somebody makes it in this moment.
     let (counts, _, asked) = restored(&whole, false, answer("EXISTS", ":1\r\n"));
-    assert_eq!((counts, asked.len()), ([0, 0, 1, 0], 2), "{asked:?}");
+    assert_eq!(counts, [0, 0, 1, 0]);
+    assert_eq!(asked, ["WATCH long", "EXISTS long", "MULTI", "EXEC"]);
     let (counts, ..) = restored(&whole, false, answer("EXEC", "*-1\r\n"));
     assert_eq!(counts, [0, 0, 1, 0]);
     // Refused in the middle: deleted again.
@@ -539,6 +540,105 @@ fn of_a_value_that_is_not_put_back_whole_nothing_is_left_unseen() {
         restored(&whole, true, move |words| if words[0] == "EXEC" { unknown.take() } else { None });
     assert_eq!(counts, [1, 0, 0, 0]);
     assert_eq!(asked.iter().filter(|words| *words == "DEL long").count(), 2, "{asked:?}");
+}
+
+#[test]
+fn what_can_be_told_to_be_refused_is_refused_before_anything_is_deleted() {
+    let long = "x".repeat(31);
+    let text = [part(What::Text, &["0", &long[..20]]), part(What::Text, &["20", &long[20..]])];
+    for (bytes, told) in [
+        (
+            file_in_parts("list", None, &[part(What::List, &["a"]), part(What::List, &[&long])], 2, true),
+            "a word of it has 31 bytes",
+        ),
+        (file_in_parts("string", None, &text, 31, true), "a string that has 31 bytes or more"),
+        // It would be a deadline for what is there.
+        (file_in_parts("hash", Some(NOW_MS + 600_000), &[], 0, false), "nothing of it was saved"),
+    ] {
+        let (counts, named, asked) = restored(&bytes, true, |_| None);
+        assert_eq!(counts, [0, 0, 0, 1]);
+        assert!(named[0].contains(told), "{named:?}");
+        assert!(asked.is_empty(), "{asked:?}");
+    }
+}
+
+#[test]
+fn a_key_that_exists_is_no_longer_watched_when_the_next_one_is_put_back() {
+    let mut writer = Writer::begin(Vec::new(), &header()).unwrap();
+    for key in [b"here", b"long"] {
+        writer.begin_parts(key, None, Type::named("list").unwrap()).unwrap();
+        writer.part(&part(What::List, &["a", "b", "c"])).unwrap();
+        writer.end_parts(3, true).unwrap();
+    }
+    let bytes = writer.finish(NOW_MS + 1).unwrap().0;
+    let mut watched = Vec::new();
+    let (counts, named, _) = restored(&bytes, false, move |words| match words[0].as_str() {
+        "WATCH" => {
+            watched.push(words[1].clone());
+            None
+        }
+        "EXISTS" => (words[1] == "here").then(|| ":1\r\n".to_owned()),
+        // Somebody writes it all the time.
+        "EXEC" => {
+            let changed = std::mem::take(&mut watched).iter().any(|key| key == "here");
+            changed.then(|| "*-1\r\n".to_owned())
+        }
+        _ => None,
+    });
+    assert_eq!(counts, [1, 0, 1, 0]);
+    assert_eq!(named, ["\"here\": it exists"]);
+}
+
+#[test]
+fn what_lacks_its_deadline_is_deleted_again() {
+    let list = [part(What::List, &["a", "b", "c"])];
+    let bytes = file_in_parts("list", Some(NOW_MS + 600_000), &list, 3, true);
+    let (counts, named, asked) =
+        restored(&bytes, false, |words| (words[0] == "PEXPIREAT").then(|| "-NOPERM no\r\n".to_owned()));
+    assert_eq!((counts, asked.last().unwrap().as_str()), ([0, 0, 0, 1], "DEL long"));
+    assert!(named[0].contains("NOPERM no; the user needs"), "{named:?}");
+}
+
+#[test]
+fn a_command_has_no_more_words_than_any_node_takes() {
+    let words = ["w"; 30];
+    for (kind, what, name) in [("list", What::List, "RPUSH"), ("hash", What::Hash, "HSET")] {
+        let bytes = file_in_parts(kind, None, &[part(what, &words)], 30, false);
+        let (_, _, asked) = restored(&bytes, true, |words| (words[0] == "HLEN").then(|| ":1\r\n".to_owned()));
+        let counts =
+            asked.iter().filter(|asked| asked.starts_with(name)).map(|asked| asked.split(' ').count());
+        assert_eq!(counts.collect::<Vec<_>>(), [14, 14, 8], "{asked:?}");
+    }
+}
+
+#[test]
+fn a_string_that_somebody_deletes_meanwhile_is_not_made_again_with_zeros() {
+    // More parts than a transaction has room for.
+    let parts: Vec<_> = (0..20).map(|from| part(What::Text, &[&from.to_string(), "x"])).collect();
+    let bytes = file_in_parts("string", None, &parts, 20, true);
+    let put = |lengths: [&'static str; 2], second: Option<&'static str>| {
+        let (mut lengths, mut executed) = (lengths.into_iter(), 0);
+        restored(&bytes, true, move |words| match words[0].as_str() {
+            "STRLEN" => lengths.next().map(str::to_owned),
+            "EXEC" => {
+                executed += 1;
+                second.filter(|_| executed == 2).map(str::to_owned)
+            }
+            _ => None,
+        })
+    };
+    let (counts, named, asked) = put([":12\r\n", ":20\r\n"], None);
+    assert_eq!(counts, [1, 0, 0, 0], "{named:?}");
+    let held = ["EXEC", "WATCH long", "STRLEN long", "MULTI", "SETRANGE long 12 x"];
+    assert!(asked.windows(held.len()).any(|some| some == held), "{asked:?}");
+    // Deleted before it is looked at, or behind that: what is there is not this one's to delete.
+    let (counts, named, asked) = put([":0\r\n", ":0\r\n"], None);
+    assert_eq!(counts, [0, 0, 0, 1]);
+    assert!(named[0].contains("its length is another"), "{named:?}");
+    assert_eq!(asked[asked.len() - 4..], ["WATCH long", "STRLEN long", "MULTI", "EXEC"]);
+    let (counts, named, asked) = put([":12\r\n", ":0\r\n"], Some("*-1\r\n"));
+    assert_eq!((counts, asked.last().unwrap().as_str()), ([0, 0, 0, 1], "EXEC"));
+    assert!(named[0].contains("it has changed"), "{named:?}");
 }
 
 #[test]
@@ -568,59 +668,111 @@ fn a_stream_in_parts_has_its_groups_and_what_is_pending() {
     assert_eq!(asked[3..], expected);
 }
 
+const TOO_LONG: &str = "-ERR the reply would be longer than 120 MiB; ask for fewer elements at once\r\n";
+
+/// Saves the key `l`, of this type, from a node that does not tell it at once: it answers so to what reads, and in the end to `EXEC`.
+fn saved_in_parts(
+    kind: &'static str,
+    told: &'static str,
+    mut answer: impl FnMut(&[String]) -> String + Send + 'static,
+) -> (Counts, Vec<u8>) {
+    let (mut queued, mut watched) = (None, false);
+    let node = node(move |words| {
+        if let Some(answer) = greeting(words) {
+            return answer;
+        }
+        let queues = queued.is_some();
+        match words[0].as_str() {
+            "SCAN" => format!("*2\r\n{}*1\r\n{}", bulk("0"), bulk("l")),
+            "MULTI" => {
+                queued = Some(0);
+                "+OK\r\n".to_owned()
+            }
+            "PEXPIRETIME" | "DUMP" if queues => {
+                queued = queued.map(|count| count + 1);
+                "+QUEUED\r\n".to_owned()
+            }
+            "EXEC" => match (queued.take(), std::mem::take(&mut watched)) {
+                (Some(1), true) => told.to_owned(),
+                _ => format!("*2\r\n:-1\r\n{TOO_LONG}"),
+            },
+            "WATCH" => {
+                watched = true;
+                "+OK\r\n".to_owned()
+            }
+            "PEXPIRETIME" => ":1800000000000\r\n".to_owned(),
+            "TYPE" => format!("+{kind}\r\n"),
+            _ => answer(words),
+        }
+    });
+    let (connection, place) = place::open(&node, None, "").unwrap();
+    let saved = save::save(connection, &place, &header(), Vec::new(), Path::new("none")).unwrap();
+    (saved.counts, saved.to)
+}
+
+/// A list of strings, as an answer.
+fn list(found: &[&str]) -> String {
+    let words: String = found.iter().map(|one| bulk(one)).collect();
+    format!("*{}\r\n{words}", found.len())
+}
+
 #[test]
 fn what_a_node_does_not_tell_at_once_is_saved_in_parts() {
     for (changed, told) in [(false, "*1\r\n:-1\r\n"), (true, "*-1\r\n")] {
-        let too_long = "-ERR the reply would be longer than 120 MiB; ask for fewer elements at once\r\n";
-        let (mut queued, mut watched) = (None, false);
-        let node = node(move |words| {
-            if let Some(answer) = greeting(words) {
-                return answer;
+        let (counts, bytes) = saved_in_parts("list", told, |words| match words[0].as_str() {
+            "LLEN" => ":5\r\n".to_owned(),
+            "LRANGE" => {
+                let ends = [2, 3].map(|at| words[at].parse::<usize>().unwrap());
+                let found = &["a", "b", "c", "d", "e"][ends[0]..(ends[1] + 1).min(5)];
+                if found.len() > 2 { TOO_LONG.to_owned() } else { list(found) }
             }
-            let queues = queued.is_some();
-            match words[0].as_str() {
-                "SCAN" => format!("*2\r\n{}*1\r\n{}", bulk("0"), bulk("l")),
-                "MULTI" => {
-                    queued = Some(0);
-                    "+OK\r\n".to_owned()
-                }
-                "PEXPIRETIME" | "DUMP" if queues => {
-                    queued = queued.map(|count| count + 1);
-                    "+QUEUED\r\n".to_owned()
-                }
-                "EXEC" => match (queued.take(), std::mem::take(&mut watched)) {
-                    (Some(1), true) => told.to_owned(),
-                    _ => format!("*2\r\n:-1\r\n{too_long}"),
-                },
-                "WATCH" => {
-                    watched = true;
-                    "+OK\r\n".to_owned()
-                }
-                "PEXPIRETIME" => ":1800000000000\r\n".to_owned(),
-                "TYPE" => "+list\r\n".to_owned(),
-                "LLEN" => ":5\r\n".to_owned(),
-                "LRANGE" => {
-                    let ends = [2, 3].map(|at| words[at].parse::<usize>().unwrap());
-                    let found = &["a", "b", "c", "d", "e"][ends[0]..(ends[1] + 1).min(5)];
-                    match found.len() {
-                        0..=2 => {
-                            let found: Vec<_> = found.iter().map(|one| bulk(one)).collect();
-                            format!("*{}\r\n{}", found.len(), found.concat())
-                        }
-                        _ => too_long.to_owned(),
-                    }
-                }
-                other => format!("-ERR unknown command '{other}'\r\n"),
-            }
+            other => format!("-ERR unknown command '{other}'\r\n"),
         });
-        let (connection, place) = place::open(&node, None, "").unwrap();
-        let saved = save::save(connection, &place, &header(), Vec::new(), Path::new("none")).unwrap();
-        let counts = &saved.counts;
         assert_eq!((counts.keys, counts.with_deadline, counts.in_parts), (1, 1, 1));
         assert_eq!((counts.changed, counts.types.get("list")), (u64::from(changed), Some(&1)));
         let expected = [(b"l".to_vec(), Some(1_800_000_000_000), b"abcde".to_vec())];
-        assert_eq!(read(&saved.to).unwrap(), expected);
+        assert_eq!(read(&bytes).unwrap(), expected);
     }
+}
+
+#[test]
+fn what_goes_while_it_is_read_in_parts_ends_nothing_but_its_own_reading() {
+    let wrong = "-WRONGTYPE Operation against a key holding the wrong kind of value\r\n";
+    let (counts, bytes) = saved_in_parts("list", "*-1\r\n", move |words| match words[0].as_str() {
+        "LLEN" => ":5\r\n".to_owned(),
+        _ if words[2] == "0" => list(&["a", "b"]),
+        _ => wrong.to_owned(),
+    });
+    assert_eq!((counts.keys, counts.in_parts, counts.changed), (1, 1, 1));
+    assert_eq!(read(&bytes).unwrap()[0].2, b"ab");
+    // Of another type before it is counted.
+    let (counts, _) = saved_in_parts("hash", "*-1\r\n", move |_| wrong.to_owned());
+    assert_eq!((counts.keys, counts.in_parts, counts.changed), (1, 1, 1));
+
+    // One of two groups.
+    let (counts, bytes) =
+        saved_in_parts("stream", "*1\r\n:-1\r\n", |words| match [words[0].as_str(), words[1].as_str()] {
+            ["XLEN", _] => ":1\r\n".to_owned(),
+            ["XINFO", "STREAM"] => format!(
+                "*6\r\n{}{}{}:1\r\n{}{}",
+                bulk("last-generated-id"),
+                bulk("1-1"),
+                bulk("entries-added"),
+                bulk("max-deleted-entry-id"),
+                bulk("0-0")
+            ),
+            ["XRANGE", _] if words[2] == "-" => {
+                format!("*1\r\n*2\r\n{}{}", bulk("1-1"), list(&["f", "v"]))
+            }
+            ["XINFO", "GROUPS"] => {
+                let group = |name| list(&["name", name, "last-delivered-id", "0-0"]);
+                format!("*2\r\n{}{}", group("g"), group("h"))
+            }
+            ["XINFO", "CONSUMERS"] if words[3] == "g" => "-NOGROUP No such consumer group\r\n".to_owned(),
+            _ => "*0\r\n".to_owned(),
+        });
+    assert_eq!((counts.keys, counts.in_parts, counts.changed), (1, 1, 1));
+    assert_eq!(read(&bytes).unwrap()[0].2, b"1-1fvg0-0h0-01-110-0");
 }
 
 #[test]

@@ -381,7 +381,7 @@ impl Peers {
                         peer = %link.name,
                         "{} is reached, and has not reached this node for {ONE_WAY}, which listens at {listens}: see that its `listen` \
                          in the file of {} leads there. Loopback, as Debian's 127.0.1.1, leads no other machine here; where the \
-                         address of this machine has changed since the node started, start the node again",
+                         address of this machine has changed since the node started, start the node again; where its connections are refused here, this log says why",
                         link.name,
                         link.name,
                     );

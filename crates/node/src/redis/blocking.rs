@@ -224,7 +224,7 @@ pub(crate) fn heard(
     requests: &mut Vec<Request>,
 ) -> Heard {
     let step = std::mem::replace(&mut blocked.step, Step::Nothing);
-    let (outcome, whole) = blocked.unwrapped(outcome);
+    let (outcome, whole) = blocked.unwrapped(step, outcome);
     let outcome = if step == Step::Kinds { outcome } else { blocked.resolved(outcome) };
     let other = matches!(&outcome, Outcome::Done(Response::Error(Refusal::WrongType)));
     let refused = matches!(&outcome, Outcome::Refused(_));
@@ -248,6 +248,8 @@ pub(crate) fn heard(
             }
             None => true,
         },
+        // Who does not wait yet is refused at once, as where it begins with an attempt.
+        (Outcome::Refused(_), Step::Look) if !blocked.waits => false,
         // A look that failed is one that saw nothing.
         (_, Step::Look | Step::Kinds) => true,
         (Outcome::Done(Response::Nil | Response::NilArray), _) => true,
@@ -296,9 +298,13 @@ impl Blocked {
     }
 
     /// Whoever waits moves an element together with a look at what it comes from: whether that is a list.
-    fn unwrapped(&self, outcome: Outcome) -> (Outcome, bool) {
+    fn unwrapped(&self, step: Step, outcome: Outcome) -> (Outcome, bool) {
         match (&self.operation, outcome) {
             (Operation::LMove { .. }, Outcome::Done(Response::Array(mut parts))) if parts.len() == 2 => {
+                if step == Step::Look {
+                    // Of the target it is enough that it was reached.
+                    return (Outcome::Done(parts.swap_remove(0)), false);
+                }
                 let whole = parts[0] == Response::Kind(Kind::List);
                 (Outcome::Done(parts.swap_remove(1)), whole)
             }
@@ -467,15 +473,14 @@ impl Blocked {
     /// CLIENT UNBLOCK. How it ends, unless it does when it is known what becomes of an attempt.
     pub(crate) fn unblock(&mut self, error: bool, now: Instant) -> Option<Outcome> {
         self.unblocked = Some(error);
-        if self.step.attempts() { None } else { self.end(now) }
+        if self.step.attempts() && !self.operation.is_read() { None } else { self.end(now) }
     }
 
     /// Time has passed. How it ends, where it does.
     pub(crate) fn tick(&mut self, context: &mut Context<'_>, requests: &mut Vec<Request>) -> Option<Outcome> {
-        let over = self.until.is_some_and(|until| until <= context.now);
-        // What only reads leaves everything where it is, whenever it is executed.
-        if self.step.attempts() && !(over && self.operation.is_read()) {
-            return None;
+        if self.step.attempts() {
+            // What only reads leaves everything where it is, whenever it is executed.
+            return if self.operation.is_read() { self.end(context.now) } else { None };
         }
         if let Some(end) = self.end(context.now) {
             return Some(end);
@@ -510,6 +515,13 @@ impl Blocked {
                 Operation::XReadGroup { read } => {
                     Operation::XReadGroup { read: GroupRead { peek: true, ..GroupRead::clone(read) }.into() }
                 }
+                // Where it would be moved to must be reached together with it.
+                Operation::LMove { source, target, .. } => Operation::Transaction {
+                    watched: [].into(),
+                    operations: [source, target]
+                        .map(|key| Operation::Exists { keys: [key.clone()].into() })
+                        .into(),
+                },
                 _ => Operation::Exists { keys: self.keys.iter().cloned().collect() },
             },
             Step::Kinds => Operation::Transaction {

@@ -1006,8 +1006,11 @@ impl State {
             return Some(end);
         }
         if let Some(Waiting { shape: Shape::Watch(watch), .. }) = self.pipeline.awaited(id)
-            && let Some((keyspace, operation)) = self.watches.asks_again(watch, &outcome, context)
+            && let Some((keyspace, mut operation)) =
+                self.watches.asks_again(watch, &outcome, &self.user, context)
         {
+            let report = Report::of(keyspace, &mut operation, context.hub.wanted(), context);
+            self.pipeline.goes_on(id, Fills::Nothing, None, report);
             let command = Command::new(context.stamp, operation);
             requests.push(Request { id, ask: Ask::Execute { keyspace, command } });
             return None;

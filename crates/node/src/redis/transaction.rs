@@ -77,6 +77,9 @@ pub(crate) struct Watches {
 /// watches more absent keys than that, and asks for all of them in one command, does not go through.
 const PROBED_MAX: usize = 4 << 20;
 
+/// The longest key whose absence is kept in mind, bytes.
+const ABSENT_MAX: usize = 4 << 10;
+
 /// A command that asks for versions as well.
 #[derive(Debug)]
 pub(crate) struct Probe {
@@ -114,12 +117,13 @@ impl Watches {
         *self = Watches { generation: self.generation + 1, ..Watches::default() };
     }
 
-    /// Versions have come. Where a key is absent, and such absences have numbers, all of these keys are to be asked for again with
-    /// this, in this keyspace.
+    /// Versions have come. Where a key is absent, and its absence may be kept in mind for this user, all of these keys are to be asked
+    /// for again with this, in this keyspace.
     pub(crate) fn asks_again(
         &self,
         watch: &Watch,
         outcome: &Outcome,
+        user: &str,
         context: &mut Context<'_>,
     ) -> Option<(KeyspaceId, Operation)> {
         let view = context.keyspaces.iter().find(|view| view.id == self.keyspace)?;
@@ -134,6 +138,12 @@ impl Watches {
         };
         let places = self.keys.get(watch.first..watch.first + watch.count).filter(|_| absent)?;
         let keys = places.iter().flatten();
+        // What is kept in mind of an absence is written, and outlasts this connection: for whoever may write its key, and of keys
+        // that are short.
+        let may = |key: &Blob| key.len() <= ABSENT_MAX && context.hub.users.may(user, "set", key);
+        if !keys.clone().all(|(key, _)| may(key)) {
+            return None;
+        }
         let random = &mut *context.random;
         let asked = keys.map(|(key, _)| Operation::Watch { key: key.clone(), seed: random.below(u64::MAX) });
         Some((self.keyspace, together(asked.collect())))

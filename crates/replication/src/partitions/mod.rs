@@ -32,7 +32,7 @@
 //!   behind it in the same log, for versions only rise: that is refused as well, though the place may be back by then.
 //! - A command of several places may be refused for one while another, which is all that the second has in common with it,
 //!   is served as it was: then the second is executed. So it is asked anew only if it was told of all its places at once,
-//!   or nothing behind it was sent; else it has come to nothing for good.
+//!   or nothing that has a place in common with it was sent behind it; else it has come to nothing for good.
 //!
 //! Commands about all keys keep this order only where their client waits for them.
 
@@ -87,6 +87,8 @@ pub(crate) struct Divided<S: StateMachine, C: Process> {
     strays: BTreeSet<u64>,
     /// The places of both, and how many of them are there: what touches these waits.
     blocked: BTreeMap<u64, u32>,
+    /// Commands of several places that are on their way.
+    several: BTreeMap<u64, Several>,
     /// Whether what is held may go on.
     stirred: bool,
     /// When it was last asked where keys are, or told.
@@ -105,8 +107,15 @@ struct Part<C: Process> {
     client: C,
     loan: Loan<C>,
     touched: bool,
-    /// The latest command that was sent there.
-    latest: u64,
+}
+
+/// A command of several places, on its way.
+#[derive(Clone, Hash)]
+struct Several {
+    at: PartitionId,
+    places: BTreeSet<u64>,
+    /// Something was sent behind it that has a place in common with it.
+    followed: bool,
 }
 
 /// A command that is not answered.
@@ -280,8 +289,8 @@ where
             }
             _ => return,
         };
-        let latest = self.parts.get(usize::from(at.0)).map_or(0, |part| part.latest);
-        if !all && latest > number {
+        let followed = self.several.get(&number).is_some_and(|several| several.followed);
+        if !all && followed {
             return self.finish(number, Outcome::Refused(Refusal::Moving), effects);
         }
         self.hold(number, there, now);
@@ -290,6 +299,7 @@ where
     /// Answers the host.
     fn finish(&mut self, number: u64, outcome: Outcome<S::Reply>, effects: &mut Effects<Self>) {
         self.unblock(number);
+        self.several.remove(&number);
         let Some(asked) = self.asked.remove(number) else { return };
         self.tickets.remove(asked.ticket.0);
         effects.complete(asked.ticket, outcome);
@@ -301,6 +311,7 @@ where
         self.unblock(number);
         let Some(asked) = self.asked.get_mut(number) else { return };
         let Some((from, _)) = asked.sent.take() else { return };
+        self.several.remove(&number);
         let waits = asked.waits;
         let (waits, due) = if there { (None, now) } else { self.wait(waits, from, now) };
         if let Some(asked) = self.asked.get_mut(number) {
@@ -406,10 +417,9 @@ where
     fn send(&mut self, number: u64, route: Route, effects: &mut Effects<Self>) {
         let (partition, versions) = route;
         let Some(asked) = self.asked.get_mut(number) else { return };
-        let Some(part) = self.parts.get_mut(usize::from(partition.0)) else { return };
         asked.sent = Some(route);
-        part.latest = part.latest.max(number);
         let command = asked.command.clone();
+        self.follow(number, partition, &command);
         // Nothing moves where writes are answered before they are executed, and no refusal would be heard.
         let command = match self.service.reply {
             Reply::Execute => S::knowing(command, versions),
@@ -417,6 +427,28 @@ where
         };
         let request = Request::Command(command);
         self.with(partition, effects, |client, effects| client.request(Ticket(number), request, effects));
+    }
+
+    /// A command goes to a partition, behind those of several places that are on their way there.
+    fn follow(&mut self, number: u64, at: PartitionId, command: &S::Command) {
+        let mut first = None;
+        let mut many = false;
+        command.visit(&mut |touch| {
+            if let Touch::Key(key, _) = touch {
+                let place = self.routes.place(key);
+                many |= *first.get_or_insert(place) != place;
+            }
+        });
+        if self.several.is_empty() && !many {
+            return;
+        }
+        let places = self.places(command);
+        for several in self.several.range_mut(..number).map(|(_, several)| several) {
+            several.followed |= several.at == at && !several.places.is_disjoint(&places);
+        }
+        if many {
+            self.several.insert(number, Several { at, places, followed: false });
+        }
     }
 
     /// Sends what may go on, in order: nothing before what was asked earlier of the same keys.
@@ -582,12 +614,7 @@ where
     type Mark = Noted<C::Mark>;
 
     fn open(identity: Identity, setup: &Self::Setup) -> Self {
-        let part = |setup| Part {
-            client: C::open(identity, setup),
-            loan: Loan::default(),
-            touched: false,
-            latest: 0,
-        };
+        let part = |setup| Part { client: C::open(identity, setup), loan: Loan::default(), touched: false };
         let (keyspace, at) = (identity.process.keyspace, PartitionId(0));
         // A deployment has at most 1,024 partitions.
         let ring = Ring { keyspace, partitions: setup.parts.len() as u16, at };
@@ -603,6 +630,7 @@ where
             held: BTreeMap::new(),
             strays: BTreeSet::new(),
             blocked: BTreeMap::new(),
+            several: BTreeMap::new(),
             stirred: false,
             looked: None,
             drives: BTreeMap::new(),
@@ -650,6 +678,7 @@ where
         self.give_up(ticket, effects);
         let Some(number) = self.tickets.remove(ticket.0) else { return };
         self.unblock(number);
+        self.several.remove(&number);
         if let Some(Asked { sent: Some((at, _)), .. }) = self.asked.remove(number) {
             self.with(at, effects, |client, effects| client.cancel(Ticket(number), effects));
         }
