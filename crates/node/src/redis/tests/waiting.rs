@@ -1281,7 +1281,7 @@ fn where_a_keyspace_has_not_answered_lately_a_pop_begins_with_a_look() {
         < 2 wrongtype
           -WRONGTYPE Operation against a key holding the wrong kind of value·
         > BLMOVE a b LEFT RIGHT 0
-          ask 3 k1 Exists { keys: ["a"] }
+          ask 3 k1 Transaction { watched: [], operations: [Exists { keys: ["a"] }, Exists { keys: ["b"] }] }
           reads no further
         < 3 int 1
           ask 3 k1 Transaction { watched: [], operations: [Type { key: "a" }, LMove { source: "a", target: "b", from: Left, to: Right }] }
@@ -1332,9 +1332,8 @@ fn a_look_that_is_not_answered_ends_in_time_and_so_does_what_only_reads() {
           ask 1 k1 Exists { keys: ["z"] }
           reads no further
         < 1 refused NOLEADER no leader
-          reads no further
+          -NOLEADER no leader·
         + 1
-          *-1·
         > XREAD BLOCK 1000 STREAMS s 1-1
           ask 2 k1 XRead { read: StreamRead { streams: [("s", After(StreamId { millis: 1, sequence: 1 }))], count: 0, resolve: false } }
           reads no further
