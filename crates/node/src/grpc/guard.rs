@@ -2,9 +2,10 @@
 
 use super::METHODS;
 use super::health::Checks;
+use super::pieces::Pieces;
 use super::reflection::Reflection;
 use super::service::{Ended, status};
-use super::socket::{Answered, Peer};
+use super::socket::Peer;
 use crate::audit::{Act, Audit, Decision};
 use crate::gateway::Secret;
 use crate::metrics::NodeMetrics;
@@ -13,7 +14,6 @@ use crate::redis::FLOODED;
 use crate::security::{self, Print};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use bytes::Bytes;
 use isochrone_proto::BASIC;
 use isochrone_proto::health::{self, HealthServer};
 use ring::hmac;
@@ -21,7 +21,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 use std::time::Instant;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tonic::body::Body;
@@ -304,48 +304,13 @@ where
             let bytes = response.extensions().get::<Ended>().map_or(0, |ended| ended.bytes);
             let Some(peer) = peer.filter(|_| bytes > NOTHING) else { return Ok(response) };
             let answered = peer.answers(bytes, output.saturating_mul(FLOODED));
-            Ok(response.map(|body| Body::new(Unread { body, rest: Bytes::new(), _answered: answered })))
+            Ok(response.map(|body| Pieces::of(body, PIECE, answered)))
         })
     }
 }
 
-/// The body of an answer, which counts as unread until it has left. It goes piece by piece: the server takes the next when the
-/// client has room for it, however long that is, and would keep what it has taken.
-struct Unread {
-    body: Body,
-    rest: Bytes,
-    _answered: Answered,
-}
-
+/// An answer counts as unread until it has left, in pieces of so many bytes.
 const PIECE: usize = 64 << 10;
-
-impl http_body::Body for Unread {
-    type Data = Bytes;
-    type Error = Status;
-
-    fn poll_frame(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<http_body::Frame<Bytes>, Status>>> {
-        let me = self.get_mut();
-        if me.rest.is_empty() {
-            let frame = match ready!(Pin::new(&mut me.body).poll_frame(context)) {
-                Some(Ok(frame)) => frame,
-                other => return Poll::Ready(other),
-            };
-            match frame.into_data() {
-                Ok(data) => me.rest = data,
-                Err(trailers) => return Poll::Ready(Some(Ok(trailers))),
-            }
-        }
-        let piece = me.rest.split_to(me.rest.len().min(PIECE));
-        Poll::Ready(Some(Ok(http_body::Frame::data(piece))))
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.rest.is_empty() && self.body.is_end_stream()
-    }
-}
 
 /// How a call has ended, for those who count.
 fn outcome(response: &http::Response<Body>) -> &'static str {

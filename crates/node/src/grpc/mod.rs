@@ -11,6 +11,7 @@
 
 mod guard;
 mod health;
+mod pieces;
 mod reflection;
 mod service;
 mod socket;

@@ -5,13 +5,14 @@
 //! streams at once, on each connection and on all of them, each for so long; and where nobody logs in, a connection ends as
 //! every other does.
 
+use super::pieces::Pieces;
 use super::socket::{Peer, REFLECTIONS};
 use bytes::Bytes;
 use isochrone_proto::DESCRIPTORS;
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::Sleep;
@@ -28,8 +29,7 @@ const V1ALPHA: &str = "/grpc.reflection.v1alpha.ServerReflection/";
 const REQUEST_MAX: usize = 4 << 10;
 /// So many streams are open at once, on all connections: of answers that are not read, each may hold tens of KiB.
 const PLACES: usize = 64;
-/// An answer goes to the connection in pieces of so many bytes. It takes the last one as soon as there is room for a byte of it, and
-/// what it has taken it keeps: so the stream of an answer that is not read stays open here.
+/// An answer leaves in pieces of so many bytes, shorter than most answers: the stream of one that is not read stays open here.
 const PIECE: usize = 4 << 10;
 
 /// A call that is answered.
@@ -102,13 +102,12 @@ impl Reflection {
         let held = Arc::new(Held { _own: own, _place: place, _open: open });
         let answers = if request.uri().path().starts_with(V1) { &self.v1 } else { &self.v1alpha };
         // Behind its end nothing more is asked: what was, is answered, and that ends the answer.
-        let end = Some(Box::pin(tokio::time::sleep(self.time)));
-        let asked = request
-            .map(|body| Body::new(Lasting { body, rest: Bytes::new(), end, _held: Arc::clone(&held) }));
+        let end = Box::pin(tokio::time::sleep(self.time));
+        let asked = request.map(|body| Body::new(Lasting { body, end, _held: Arc::clone(&held) }));
         let answer = answers(asked);
         Ok(Box::pin(async move {
             let response = answer.await?;
-            Ok(response.map(|body| Body::new(Lasting { body, rest: Bytes::new(), end: None, _held: held })))
+            Ok(response.map(|body| Pieces::of(body, PIECE, held)))
         }))
     }
 }
@@ -121,12 +120,10 @@ struct Held {
     _open: oneshot::Sender<()>,
 }
 
-/// One side of a stream, which ends by this time at the latest.
+/// What is asked, which ends by this time at the latest.
 struct Lasting {
     body: Body,
-    /// Of what the body has given.
-    rest: Bytes,
-    end: Option<Pin<Box<Sleep>>>,
+    end: Pin<Box<Sleep>>,
     _held: Arc<Held>,
 }
 
@@ -139,24 +136,13 @@ impl http_body::Body for Lasting {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<http_body::Frame<Bytes>, Status>>> {
         let me = self.get_mut();
-        if me.end.as_mut().is_some_and(|end| end.as_mut().poll(context).is_ready()) {
+        if me.end.as_mut().poll(context).is_ready() {
             return Poll::Ready(None);
         }
-        if me.rest.is_empty() {
-            let frame = match ready!(Pin::new(&mut me.body).poll_frame(context)) {
-                Some(Ok(frame)) => frame,
-                other => return Poll::Ready(other),
-            };
-            match frame.into_data() {
-                Ok(data) => me.rest = data,
-                Err(frame) => return Poll::Ready(Some(Ok(frame))),
-            }
-        }
-        let piece = me.rest.split_to(me.rest.len().min(PIECE));
-        Poll::Ready(Some(Ok(http_body::Frame::data(piece))))
+        Pin::new(&mut me.body).poll_frame(context)
     }
 
     fn is_end_stream(&self) -> bool {
-        self.rest.is_empty() && self.body.is_end_stream()
+        self.body.is_end_stream()
     }
 }

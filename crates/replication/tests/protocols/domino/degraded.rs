@@ -1,6 +1,6 @@
 //! With fewer replicas, cut off, or with a wrong clock (`specs/domino.md` 8, F1, F5 to F8).
 
-use super::lab::{Lab, Plan};
+use super::lab::{Done, Lab, Plan};
 use crate::machine::{Command, Reply, key};
 use crate::talk::set;
 use isochrone_core::{NodeId, Path, Random, Span};
@@ -143,6 +143,11 @@ fn a_minority_decides_nothing_and_catches_up() {
     }
 }
 
+/// The longest wait of all that is done.
+fn slowest(done: &[Done]) -> Option<Span> {
+    done.iter().map(|done| done.total).max()
+}
+
 /// F7: a clock that is five seconds off, either way, delays no execution by more than the bound on its lag, a
 /// slow round and a heartbeat.
 #[test]
@@ -152,12 +157,11 @@ fn a_wrong_clock_delays_executions_by_its_bound_at_most() {
             let mut bound = Span::ZERO;
             let mut lab = Plan::even(3, 15).open(|placement| bound = placement.parameters.lag_max);
             lab.pass(MS(1_500));
-            let usual = lab.series(3, 10, MS(13), &set("x"));
-            let usual = usual.iter().map(|done| done.total).max().expect("all are done");
+            let usual = slowest(&lab.series(3, 10, MS(13), &set("x"))).expect("all are done");
             lab.cluster.step_wall_clock(NodeId(node), nanos);
             // Long enough for a clock that gives an eighth of its time back to fall behind as far as it may.
             let done = lab.series(3, 150, MS(100), &set("x"));
-            let longest = done.iter().map(|done| done.total).max().unwrap_or(Span::ZERO);
+            let longest = slowest(&done).unwrap_or(Span::ZERO);
             println!("node {node} by {nanos} ns: {longest}, usually {usual}");
             let bound = usual + bound + MS(30) * 2 + MS(10);
             assert!(done.len() == 150 && longest <= bound, "node {node} by {nanos} ns: {longest} of {bound}");
@@ -173,11 +177,10 @@ fn a_clock_that_is_behind_is_not_waited_for() {
         for node in [0, 1] {
             let mut lab = Plan::even(3, 15).open(|_| {});
             lab.pass(MS(1_500));
-            let usual = lab.series(3, 10, MS(13), &set("x"));
-            let usual = usual.iter().map(|done| done.total).max().expect("all are done");
+            let usual = slowest(&lab.series(3, 10, MS(13), &set("x"))).expect("all are done");
             lab.cluster.step_wall_clock(NodeId(node), nanos);
             let done = lab.series(3, 150, MS(100), &set("x"));
-            let longest = done.iter().map(|done| done.total).max().unwrap_or(Span::ZERO);
+            let longest = slowest(&done).unwrap_or(Span::ZERO);
             assert!(
                 done.len() == 150 && longest <= usual + MS(40),
                 "node {node} by {nanos} ns: {longest} for {usual}"
@@ -193,13 +196,12 @@ fn a_clock_that_is_behind_is_not_waited_for() {
 fn a_clock_that_is_minutes_ahead_holds_up_nothing_beside_it() {
     let mut lab = Plan::even(3, 15).open(|_| {});
     lab.pass(MS(1_500));
-    let usual = lab.series(0, 10, MS(13), &set("x"));
-    let usual = usual.iter().map(|done| done.total).max().expect("all are done");
+    let usual = slowest(&lab.series(0, 10, MS(13), &set("x"))).expect("all are done");
     lab.cluster.step_wall_clock(NodeId(0), 99_000_000_000);
     // What it measured before the step is forgotten.
     lab.pass(MS(5_000));
     let done = lab.series(0, 50, MS(50), &set("x"));
-    let longest = done.iter().map(|done| done.total).max().unwrap_or(Span::ZERO);
+    let longest = slowest(&done).unwrap_or(Span::ZERO);
     assert!(done.len() == 50 && longest <= usual + MS(30), "{longest} for {usual}");
 }
 
