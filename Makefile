@@ -3,7 +3,7 @@
 CARGO ?= cargo
 PYTHON ?= python3
 
-.PHONY: test lint unit clients python proto differential chaos suites equality deny bench fuzz seeds clean
+.PHONY: test lint unit clients python proto differential chaos suites equality corpus deny bench fuzz seeds clean
 
 # Clients wait for distant regions most of the time, so all else is tested beside them, with the program that they speak with.
 test: lint
@@ -48,6 +48,10 @@ differential:
 equality:
 	CASES=20000 $(CARGO) test --locked -p isochrone-learn --features tables -- --include-ignored learn_what_one_would any_sets \
 		any_features no_interleaving_gives no_length
+
+# Writes the data of this version and format into crates/cli/tests/corpus, where none is kept: for all later versions to read.
+corpus:
+	UPDATE_EXPECT=1 $(CARGO) test --workspace --locked --test live -- --nocapture what_versions_have_written
 
 # Real nodes of every protocol, killed, stopped and cut off at random under load. KILLS of each, SEED=7 for others.
 chaos:

@@ -105,10 +105,15 @@ pub(crate) async fn begin(
             .filter(|open| open.place == place)
             .unwrap_or_else(|| Open::new(place, caller.clone()));
         open.caller = caller.clone();
+        let turn = trying.turn(place).await;
         let unheard = std::mem::replace(&mut open.open, true);
         let message = v1::BeginRequest { name: open.which.name.clone(), ..message.clone() };
         let time = trying.share();
-        let status = match call::once(time, caller.begin(call::within(message, time))).await {
+        let answer = match turn {
+            Ok(_turn) => call::once(time, caller.begin(call::within(message, time))).await,
+            Err(status) => Err(status),
+        };
+        let status = match answer {
             Ok(v1::BeginResponse { outcome }) => {
                 match &outcome {
                     Some(Outcome::Begun(v1::Begun { txn, .. })) => {

@@ -1,6 +1,6 @@
 //! One call, at whichever node answers.
 
-use crate::client::{CONNECT, Caller, Nodes, SILENCE};
+use crate::client::{CONNECT, Caller, Nodes, SILENCE, TURNS};
 use crate::error::{Code as Refusal, Error, with_causes};
 use crate::pause;
 use crate::resolver::RESOLVE;
@@ -9,6 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use isochrone_proto::BASIC;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::SemaphorePermit;
 use tokio::time::Instant;
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::service::Interceptor;
@@ -19,6 +20,14 @@ const LEAST: Duration = Duration::from_secs(1);
 /// How long it may take until a call is sent, or has failed to be: the address of a node looked up, a connection, and a
 /// handshake of TLS on it.
 const CONNECTING: Duration = CONNECT.saturating_mul(2).saturating_add(RESOLVE);
+
+/// What the calls begin with that a connection whose task has ended takes no more, as the generated code says it.
+const NOT_READY: &str = "Service was not ready";
+/// What is to be said of that: the task ends with its runtime.
+const ENDED: &str =
+    "the runtime in which this client was built has ended, and its connections with it; build another";
+/// What may be so where a node has not answered in the time of the call.
+const LATE: &str = "others may hold its keys, or there is no majority";
 
 /// Says with every call who asks.
 #[derive(Clone)]
@@ -102,6 +111,9 @@ pub(crate) fn meaning(status: &Status) -> Meaning {
     }
     match status.code() {
         Code::Aborted => Meaning::TryAgain(status.message().to_owned()),
+        Code::Unknown if status.message().starts_with(NOT_READY) => {
+            Meaning::Refused(Error::Setup(ENDED.to_owned()))
+        }
         Code::Unavailable
         | Code::DeadlineExceeded
         | Code::Cancelled
@@ -119,6 +131,14 @@ pub(crate) fn is_down(status: &Status, silent: Duration) -> bool {
         Some(source) if !is_by::<TimeoutExpired>(source) => true,
         None if status.code() != Code::DeadlineExceeded => false,
         _ => silent >= SILENCE,
+    }
+}
+
+/// Whether it was this call's own deadline.
+fn is_late(status: &Status) -> bool {
+    match std::error::Error::source(status) {
+        Some(source) => is_by::<TimeoutExpired>(source),
+        None => status.code() == Code::DeadlineExceeded,
     }
 }
 
@@ -155,8 +175,8 @@ pub(crate) struct Trying<'t> {
     said: Option<String>,
 }
 
-impl Trying<'_> {
-    pub(crate) fn new<'t>(nodes: &'t Arc<Nodes>, bounds: Bounds, tries: &'t mut u32) -> Trying<'t> {
+impl<'t> Trying<'t> {
+    pub(crate) fn new(nodes: &'t Arc<Nodes>, bounds: Bounds, tries: &'t mut u32) -> Trying<'t> {
         Trying { nodes, bounds, tries, asked: 0, passed: 0, since: Instant::now(), said: None }
     }
 
@@ -166,6 +186,24 @@ impl Trying<'_> {
         self.asked += 1;
         self.since = Instant::now();
         self.nodes.current(self.passed)
+    }
+
+    /// Waits for one of the turns at the node at this place, for as long as a try may take.
+    ///
+    /// # Errors
+    /// There was none, which is said as a node would say that it has not taken the call up.
+    pub(crate) async fn turn(&mut self, place: usize) -> Result<SemaphorePermit<'t>, Status> {
+        let nodes: &'t Arc<Nodes> = self.nodes;
+        let turn = tokio::time::timeout(self.share(), nodes.turns(place).acquire()).await;
+        // To have waited for others is no silence of the node's.
+        self.since = Instant::now();
+        if let Ok(Ok(turn)) = turn {
+            return Ok(turn);
+        }
+        let address = nodes.address(place);
+        Err(Status::aborted(format!(
+            "{TURNS} calls of this client at {address} were not answered in its time"
+        )))
     }
 
     /// Leaves the node at this place for what it has come to there: all calls do where it is down, or else this one alone.
@@ -197,6 +235,7 @@ impl Trying<'_> {
                 self.said = Some(said.clone());
                 said
             }
+            Meaning::Lost(why) if is_late(status) => format!("{why}; {LATE}"),
             Meaning::Unsent(why) | Meaning::Lost(why) => why,
         };
         self.leave(place, status);
@@ -240,8 +279,13 @@ pub(crate) async fn repeat<M: Clone, A>(
     let mut trying = Trying::new(nodes, bounds, &mut tries);
     loop {
         let (place, caller) = trying.node();
+        let turn = trying.turn(place).await;
         let time = trying.share();
-        match once(time, call(caller, within(message.clone(), time))).await {
+        let answer = match turn {
+            Ok(_turn) => once(time, call(caller, within(message.clone(), time))).await,
+            Err(status) => Err(status),
+        };
+        match answer {
             Ok(answer) => return Ok(answer),
             Err(status) => trying.again(place, &status).await?,
         }
@@ -260,8 +304,13 @@ pub(crate) async fn change<M: Clone, A>(
     let mut trying = Trying::new(nodes, bounds, &mut tries);
     loop {
         let (place, caller) = trying.node();
+        let turn = trying.turn(place).await;
         let time = bounds.left();
-        let status = match only_once(time, call(caller, within(message.clone(), time))).await {
+        let answer = match turn {
+            Ok(_turn) => only_once(time, call(caller, within(message.clone(), time))).await,
+            Err(status) => Err(status),
+        };
+        let status = match answer {
             Ok(answer) => return Ok(Ok(answer)),
             Err(status) => status,
         };
@@ -306,15 +355,22 @@ mod tests {
     }
 
     #[test]
+    fn a_connection_whose_runtime_has_ended_carries_nothing() {
+        let status = Status::unknown("Service was not ready: transport error");
+        let Meaning::Refused(Error::Setup(why)) = meaning(&status) else { panic!("{status:?}") };
+        assert_eq!(why, ENDED);
+    }
+
+    #[test]
     fn a_calls_own_deadline_says_nothing_of_the_node() {
         let short = SILENCE.saturating_sub(Duration::from_millis(1));
         let mut status = Status::cancelled("late");
         status.set_source(Arc::new(TimeoutExpired(())));
         for late in [status.clone(), Status::deadline_exceeded("no answer within 50 ms")] {
-            assert!(!is_down(&late, short) && is_down(&late, SILENCE), "{late:?}");
+            assert!(is_late(&late) && !is_down(&late, short) && is_down(&late, SILENCE), "{late:?}");
         }
         assert!(!is_down(&Status::aborted("others were before it"), SILENCE));
         status.set_source(Arc::new(std::io::Error::other("it broke")));
-        assert!(is_down(&status, Duration::ZERO));
+        assert!(is_down(&status, Duration::ZERO) && !is_late(&status));
     }
 }

@@ -10,6 +10,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::runtime::Handle;
+use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use tonic::Status;
 use tonic::service::interceptor::InterceptedService;
@@ -25,6 +26,12 @@ const KEEP_ALIVE: (Duration, Duration) = (Duration::from_secs(3), Duration::from
 pub(crate) const SILENCE: Duration = KEEP_ALIVE.0.saturating_add(KEEP_ALIVE.1);
 /// How often it is looked whether a node before the one that is asked serves again, and how long that may take.
 pub(crate) const LOOK: Duration = Duration::from_secs(10);
+/// How many calls are under way at a node at once, but for those that end a transaction: fewer than a node takes on a
+/// connection (1024, the default of its limit `pipeline`), so that what waits for the keys of a transaction does not keep it
+/// from its end.
+pub(crate) const TURNS: usize = 768;
+/// What TLS says of an answer that is none of its own.
+const NO_TLS: &str = "received corrupt message";
 /// What helps where somebody listens who is not understood.
 const SPEAKS: &str =
     "name the address of a node's `grpc`, and give an authority if, and only if, it speaks TLS";
@@ -33,6 +40,10 @@ const ANSWER_MOST: usize = 1 << 30;
 
 /// Connections to the nodes of a cluster. Cheap to clone; all clones share them. They live with the runtime in which the
 /// client was built: once that has ended, build another.
+///
+/// Of one client, clones and all, 768 calls are under way at a node at once, and the others wait; those that end a transaction
+/// do not wait for them. Where the node's limit `pipeline` is no higher than that (it is 1024 where nothing is said), they may
+/// all the same wait behind calls that wait for the transaction's keys.
 #[derive(Clone)]
 pub struct Client {
     nodes: Arc<Nodes>,
@@ -59,6 +70,8 @@ pub(crate) type Caller = IsochroneClient<InterceptedService<Channel, Login>>;
 struct Node {
     address: String,
     endpoint: Endpoint,
+    /// [`TURNS`] of them, for calls that end no transaction.
+    turns: Semaphore,
 }
 
 /// What a client is made of.
@@ -162,8 +175,9 @@ impl Builder {
             return Err(Error::Setup("no nodes; name at least one, such as 10.0.0.1:7400".to_owned()));
         }
         let login = Login::of(self.login.as_ref())?;
-        let node = |address: &String| {
-            self.endpoint(address).map(|endpoint| Node { address: address.clone(), endpoint })
+        let node = |address: &String| -> Result<Node, Error> {
+            let endpoint = self.endpoint(address)?;
+            Ok(Node { address: address.clone(), endpoint, turns: Semaphore::new(TURNS) })
         };
         let all = self.nodes.iter().map(node).collect::<Result<Vec<_>, Error>>()?;
         let callers = all.iter().map(|node| caller(&node.endpoint, &login)).collect();
@@ -173,10 +187,23 @@ impl Builder {
 
     fn endpoint(&self, node: &str) -> Result<Endpoint, Error> {
         let wrong = |why: String| Error::Setup(format!("{node:?} is no address: {why}; write host:port"));
+        // What stands before it may be a password, which is not for a text that is logged.
+        if node.contains('@') {
+            return Err(Error::Setup(
+                "an address holds `@`, which none does; write host:port, and give user and password by login()"
+                    .to_owned(),
+            ));
+        }
+        if node.contains('/') {
+            return Err(wrong("it holds `/`, as a URL or a path does".to_owned()));
+        }
         let scheme = if self.authority.is_some() { "https" } else { "http" };
         let uri: Uri = format!("{scheme}://{node}").parse().map_err(|error| wrong(format!("{error}")))?;
         let (host, Some(_)) = (uri.host().unwrap_or_default().to_owned(), uri.port_u16()) else {
-            return Err(wrong("it has no port".to_owned()));
+            let digits = |port: &str| !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
+            let large = node.rsplit_once(':').is_some_and(|(_, port)| digits(port));
+            let why = if large { "its port is above 65535" } else { "it has no port" };
+            return Err(wrong(why.to_owned()));
         };
         if self.login.is_some() && self.authority.is_none() && !self.insecure && !is_loopback(&host) {
             return Err(Error::Setup(format!(
@@ -247,12 +274,13 @@ impl Nodes {
     /// Asks the first that answers, so that a wrong address is found; the others are connected to when needed.
     async fn find(&self) -> Result<(), Error> {
         let mut failures = Vec::new();
-        for Node { address, endpoint } in &self.all {
+        for Node { address, endpoint, .. } in &self.all {
             let time = if is_name(endpoint.uri()) { RESOLVE + CONNECT } else { CONNECT };
             let why = match tokio::time::timeout(time, serves(endpoint)).await {
                 // One that does not serve yet says so itself when it is called.
                 Ok(Ok(_)) => break,
                 Ok(Err(status)) => match meaning(&status) {
+                    Meaning::Unsent(why) if why.contains(NO_TLS) => format!("{why}; {SPEAKS}"),
                     Meaning::Unsent(why) => why,
                     Meaning::Lost(why) => format!("{why}; {SPEAKS}"),
                     Meaning::TryAgain(_) | Meaning::Refused(_) => break,
@@ -284,6 +312,10 @@ impl Nodes {
 
     pub(crate) fn address(&self, place: usize) -> &str {
         &self.all[place].address
+    }
+
+    pub(crate) fn turns(&self, place: usize) -> &Semaphore {
+        &self.all[place].turns
     }
 
     fn asked(&self) -> MutexGuard<'_, Asked> {
@@ -326,6 +358,12 @@ mod tests {
         let error = |builder: Builder| async { builder.connect().await.unwrap_err().to_string() };
         assert!(error(Client::builder(Vec::<String>::new())).await.contains("name at least one"));
         assert!(error(Client::builder(["10.0.0.1"])).await.contains("has no port; write host:port"));
+        assert!(error(Client::builder(["10.0.0.1:99999"])).await.contains("above 65535; write host:port"));
+        for odd in ["http://10.0.0.1:7400", "10.0.0.1:7400/x"] {
+            assert!(error(Client::builder([odd])).await.contains("it holds `/`"), "{odd}");
+        }
+        let with_password = error(Client::builder(["app:secret@10.0.0.1:7400"])).await;
+        assert!(with_password.contains("login()") && !with_password.contains("secret"), "{with_password}");
         let plain = Client::builder(["10.0.0.1:7400"]).login("app", "secret");
         assert!(!format!("{plain:?}").contains("secret"));
         assert!(error(plain).await.contains("in plain text"));

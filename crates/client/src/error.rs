@@ -8,7 +8,8 @@ use tonic::Status;
 /// Why something was not done. Nothing took effect, unless the variant says otherwise.
 #[derive(Debug, Error)]
 pub enum Error {
-    /// No node can be reached.
+    /// No node has answered: none can be reached, or none has answered in the time of the call, as where others hold its keys
+    /// for long, or there is no majority.
     #[error("no node answers: {0}")]
     Unreachable(String),
     /// The client is not set up so that it can work.

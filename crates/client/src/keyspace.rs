@@ -31,6 +31,7 @@ pub struct Snapshot {
 }
 
 /// What became of a single command that changes something.
+#[must_use = "where it is `Unknown`, nobody knows whether it has taken effect"]
 #[derive(Clone, Eq, PartialEq, Debug)]
 pub enum Written<T> {
     /// It took effect.

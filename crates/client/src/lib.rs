@@ -37,6 +37,7 @@
 //! fast. The closure runs between the two, and again where the transaction was aborted, so it must change nothing outside.
 //! What it sees may be of several moments, or no longer the latest: then the transaction is aborted, whatever it has put.
 //! Only what it answers where the transaction has committed is sure. Where a key depends on a value, see [`Transaction::find`].
+//! In a spawned task it is `async move` and owns what it captures ([`Transaction::run`]).
 //!
 //! **What is known.** [`Outcome::Aborted`] took no effect. [`Outcome::Unknown`] may have: the node was lost, or the
 //! partitions did not answer, between the request to commit and its answer. No transaction is tried again whose end is

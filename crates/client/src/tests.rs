@@ -1,7 +1,7 @@
 //! The client, before nodes that these tests play.
 
 use crate::call::{self, Bounds};
-use crate::client::{CONNECT, Caller, LOOK};
+use crate::client::{CONNECT, Caller, LOOK, TURNS};
 use crate::keyspace::TIME;
 use crate::{Client, Code, Error, Keyspace, Outcome, Reason, Reply, Written};
 use bytes::Bytes;
@@ -22,6 +22,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::{Notify, watch};
+use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 use tonic::body::Body;
 use tonic::codegen::{BoxFuture, BoxStream, Service, async_trait, http};
@@ -196,7 +197,9 @@ async fn listen() -> (TcpListener, String) {
 async fn served(node: &Node) -> String {
     let (listener, address) = listen().await;
     let door = Door { calls: IsochroneServer::new(node.clone()), health: HealthServer::new(node.clone()) };
-    tokio::spawn(Server::builder().serve_with_incoming(door, TcpIncoming::from(listener)));
+    // As many calls on a connection as a node takes where its deployment file says nothing.
+    let server = Server::builder().max_concurrent_streams(1024_u32);
+    tokio::spawn(server.serve_with_incoming(door, TcpIncoming::from(listener)));
     address
 }
 
@@ -240,6 +243,45 @@ async fn a_transaction_that_is_dropped_lets_go_of_its_keys() {
     let put = timeout(Duration::from_secs(1), main.put("k", "v")).await;
     assert_eq!(put.expect("nobody holds the key").unwrap(), Written::Done(()));
     assert_eq!(node.aborted(), [AbortRequest { txn: TXN.into(), name: Bytes::new() }]);
+}
+
+#[tokio::test]
+async fn a_transaction_ends_however_many_calls_wait_for_its_keys() {
+    let node = Node::new("n0");
+    let main = keyspace(&[&served(&node).await]);
+    let mut puts = JoinSet::new();
+    let run = main.transaction().write(["k"]).run(async |_| {
+        for _ in 0..2 * TURNS {
+            let main = main.clone();
+            puts.spawn(async move { main.put("k", "v").await });
+        }
+        until("they wait for it", || node.0.puts.load(SeqCst) as usize >= TURNS).await;
+        Ok(())
+    });
+    let outcome = timeout(PATIENCE, run).await.expect("its commit is sent").unwrap();
+    assert_eq!(outcome, Outcome::Committed { value: (), at: 1, tries: 1 });
+    while let Some(put) = puts.join_next().await {
+        assert_eq!(put.unwrap().unwrap(), Written::Done(()));
+    }
+}
+
+#[tokio::test]
+async fn a_spawned_task_runs_a_closure_that_owns_what_it_captures() {
+    let node = Node::new("n0");
+    let main = keyspace(&[&served(&node).await]);
+    let key = "k".to_owned();
+    let task = tokio::spawn(async move {
+        main.transaction().write([&key]).run(async move |txn| txn.put(&key, "v")).await
+    });
+    assert_eq!(task.await.unwrap().unwrap(), Outcome::Committed { value: (), at: 1, tries: 1 });
+}
+
+#[test]
+fn a_client_whose_runtime_has_ended_says_so() {
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let main = runtime().block_on(async { keyspace(&[NOBODY]) });
+    let put = runtime().block_on(main.put("k", "v"));
+    assert!(matches!(&put, Err(Error::Setup(why)) if why.contains("has ended")), "{put:?}");
 }
 
 #[tokio::test]

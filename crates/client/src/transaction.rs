@@ -56,13 +56,15 @@ impl Keys {
 }
 
 /// How a transaction ended.
+#[must_use = "only `Committed` has surely taken effect"]
 #[derive(Clone, Eq, PartialEq, Debug)]
 pub enum Outcome<T> {
     /// It took effect.
     Committed {
         /// What the closure has answered.
         value: T,
-        /// The version of all it wrote; 0 where it wrote nothing.
+        /// The version of all it wrote. Where it named keys to write and wrote none, it says nothing; where it named none, the
+        /// moment of its snapshot ([`Snapshot::at`]).
         at: u64,
         /// How often it was tried.
         tries: u32,
@@ -223,8 +225,8 @@ impl Transaction {
     }
 
     /// Takes at most so long, all tries together, and up to 10 s more where a connection must be made; 20 s where nothing is
-    /// said. A single try can take no longer than the
-    /// keyspace's `time_limit`.
+    /// said. The closure is not interrupted: where the time passes while it runs, what it has put is committed all the same if
+    /// that takes a second at most, and it is not tried again. A single try can take no longer than the keyspace's `time_limit`.
     pub fn within(mut self, time: Duration) -> Transaction {
         self.time = time;
         self
@@ -233,12 +235,36 @@ impl Transaction {
     /// Runs the transaction: begins it, hands what was read to `body`, and commits what `body` has put; again, where it
     /// was aborted, after a pause. An error of `body` ends the transaction without effect.
     ///
+    /// Where the future must be [`Send`], as in a spawned task or a handler of a server, a closure that captures something is
+    /// `async move` and owns all of that: for one that borrows, the compiler says "implementation of `Send` is not general
+    /// enough".
+    ///
+    /// ```no_run
+    /// # use isochrone_client::{Error, Keyspace, Outcome};
+    /// # async fn example(bank: Keyspace, key: String) {
+    /// let task = tokio::spawn(async move {
+    ///     bank.transaction()
+    ///         .read([&key])
+    ///         .write([&key])
+    ///         .run(async move |txn| {
+    ///             let visits = txn.number(&key)? + 1;
+    ///             txn.put(&key, visits.to_string())?;
+    ///             Ok(visits)
+    ///         })
+    ///         .await
+    /// });
+    /// let outcome: Result<Outcome<i64>, Error> = task.await.expect("it does not panic");
+    /// # drop(outcome);
+    /// # }
+    /// ```
+    ///
     /// To drop the future, as a timeout does, gives the transaction up: the node is told in the background, as long as the
     /// runtime runs, and lets go of the keys. Where it was dropped after `body` has answered, it may have been committed all
     /// the same.
     ///
     /// # Errors
-    /// It had no effect: `body` has failed, the keyspace has no transactions, a limit was met, or no node answers.
+    /// It had no effect: `body` has failed, the keyspace has no transactions, a limit was met, or no node has answered, as where
+    /// others hold its keys for all of its time.
     pub async fn run<T>(
         self,
         mut body: impl AsyncFnMut(&mut Txn) -> Result<T, Error>,

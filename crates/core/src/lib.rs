@@ -1,7 +1,7 @@
 //! The vocabulary of Isochrone: identities, time, topology, quorums, commands, and the contract
 //! between a protocol and its host ([`Process`], [`Effects`], [`Wire`]).
 //!
-//! Everything here is deterministic and does no I/O (but for [`deployment`], which reads its files). A protocol (crate `replication` and the rooms
+//! Everything here is deterministic and does no I/O (but for [`deployment`], which reads its files, and `shape`, which is for tests). A protocol (crate `replication` and the rooms
 //! above it) is written against this crate only; the simulator (`sim`) and the runtime (`node`) are
 //! the two hosts of what it writes. [`contract`] holds the tests that both hosts pass.
 
@@ -39,6 +39,8 @@ pub mod quorum;
 pub mod random;
 pub mod repeats;
 pub mod series;
+#[doc(hidden)]
+pub mod shape;
 pub mod slots;
 pub mod suspicion;
 pub mod table;
@@ -78,7 +80,7 @@ pub use random::Random;
 pub use repeats::Repeats;
 pub use series::Series;
 pub use slots::{Slot, SlotLog};
-pub use suspicion::Suspicion;
+pub use suspicion::{Looks, Suspicion};
 pub use table::Table;
 pub use time::{Instant, Span, Stamp};
 pub use topology::Matrix;

@@ -6,6 +6,11 @@ use std::fmt::Debug;
 use std::hash::Hash;
 use thiserror::Error;
 
+/// The format of what nodes keep: of the segments of journals and of snapshots, and of the records and states in them, which do
+/// not say their own shape. Whoever reads less refuses them whole, before anything in them is decoded. It is raised with every
+/// change of that shape, to which [`crate::shape`] holds it.
+pub const RECORDED: u32 = 2;
+
 /// A message or record: encoded with `postcard`, comparable and hashable so that a trace has a
 /// fingerprint and a model checker can tell states apart.
 pub trait Wire: Serialize + DeserializeOwned + Clone + Debug + Eq + Hash + Send + Sync + 'static {}

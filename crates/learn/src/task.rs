@@ -9,21 +9,24 @@ pub enum Rule {
     /// compact form of four bytes an entry.
     Features,
     /// Sets of the task's own, told by [`Task::sets`]. The number names them: two tasks with the same number must name
-    /// the same sets for the same sample.
+    /// the same sets for the same sample. 0 and [`u32::MAX`] count as the same number.
     Own(u32),
 }
 
 impl Rule {
-    /// How a stored plan names it.
+    /// How a stored plan names it: no rule of a task's own as [`Rule::Features`].
     pub fn id(self) -> u32 {
         match self {
             Rule::Features => 0,
+            // 0 is what one takes first, and is not to be taken for the features.
+            Rule::Own(0) => u32::MAX,
             Rule::Own(id) => id,
         }
     }
 }
 
-/// The parameters that a sample reads and those that it writes, each at most once in each set.
+/// The parameters that a sample reads and those that it writes, each at most once in each set, and all of them below
+/// [`Task::parameters`].
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct Sets {
     /// In the order in which their values are handed to [`Task::compute`].

@@ -4,7 +4,7 @@
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use isochrone_core::command::Response;
-use isochrone_core::{Blob, Guarantee, Instant, KeyspaceId, Random, Stamp};
+use isochrone_core::{Blob, Instant, KeyspaceId, Random, Stamp};
 use isochrone_node::gateway::{Context, Counters, KeyspaceView, Login, NodeView, Outcome, Session};
 use isochrone_node::limits::Limits;
 use isochrone_node::redis::Connection;
@@ -27,22 +27,7 @@ fn commands(criterion: &mut Criterion) {
         let input = request.repeat(PIPELINE);
         let (limits, node, mut random) = (Limits::default(), NodeView::default(), Random::seeded(1));
         let (mut clients, mut counters) = (BTreeMap::new(), Counters::default());
-        let keyspaces = [KeyspaceView {
-            id: KeyspaceId(1),
-            name: "main".to_owned(),
-            index: 0,
-            protocol: "multipaxos",
-            transactional: false,
-            guarantee: Guarantee::Linearizable,
-            replicas: 3,
-            durability: isochrone_node::gateway::Durability::Most,
-            copies: 1,
-            keys: None,
-            expired: 0,
-            leader: None,
-            leaders: Vec::new(),
-            leads: false,
-        }];
+        let keyspaces = [KeyspaceView::new(KeyspaceId(1), "main", 0, "multipaxos", 3)];
         let mut hub = isochrone_node::hub::Hub::default();
         let mut context = Context {
             now: Instant::ZERO,

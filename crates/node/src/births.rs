@@ -116,7 +116,7 @@ struct Standing {
     place: String,
     /// When something was last heard of it.
     heard: Instant,
-    /// When the question was asked that it has answered last: it lived later than that.
+    /// When it was said, by this node's clock, what it has answered last: it lived later than that.
     asked: Instant,
 }
 
@@ -314,9 +314,9 @@ impl Births {
         let before = self.known.get(&node).filter(|known| known.birth == life.birth);
         let before = before.and_then(|known| known.starts.last().copied()).filter(|start| start.salt != salt);
         if let Some(before) = before.filter(|before| life.follows(*before))
-            && let Some(other) = self.alive(node, before.salt, now)
+            && let Some((other, asked)) = self.alive(node, before.salt, now)
         {
-            let (other, asked, place) = (other.number, other.asked, other.place.clone());
+            let (other, place) = (other.number, other.place.clone());
             let since = match self.refused.get(&node) {
                 Some((refused, since)) if *refused == salt => *since,
                 _ => now,
@@ -343,18 +343,21 @@ impl Births {
         Ok(())
     }
 
-    /// The connection by which the process of this start is known to live, if it is.
-    fn alive(&self, node: NodeId, salt: u64, now: Instant) -> Option<&Standing> {
+    /// The connection by which the process of this start is known to live, if it is, and when it was said what it has answered last
+    /// on either.
+    fn alive(&self, node: NodeId, salt: u64, now: Instant) -> Option<(&Standing, Instant)> {
         let standing = [Way::There, Way::Back].into_iter().filter_map(|way| self.standing.get(&(node, way)));
-        let mut standing = standing.filter(|standing| standing.salt == salt);
-        standing.find(|standing| now.since(standing.heard) <= ALIVE)
+        let mut standing =
+            standing.filter(|standing| standing.salt == salt && now.since(standing.heard) <= ALIVE);
+        let first = standing.next()?;
+        Some((first, standing.map(|standing| standing.asked).fold(first.asked, Instant::max)))
     }
 
-    /// Something was heard on a connection that stands; an answer to what was asked at `asked`, if it was one.
-    pub(crate) fn heard(&mut self, node: NodeId, way: Way, asked: Option<Instant>, now: Instant) {
+    /// Something was heard on a connection that stands, from whoever had heard there what was said at `asked`: a pong comes
+    /// after its ping, and a ping says which pong has come before it.
+    pub(crate) fn heard(&mut self, node: NodeId, way: Way, asked: Instant, now: Instant) {
         if let Some(standing) = self.standing.get_mut(&(node, way)) {
-            standing.heard = now;
-            standing.asked = asked.unwrap_or(standing.asked);
+            (standing.heard, standing.asked) = (now, asked);
         }
     }
 
@@ -664,29 +667,35 @@ mod tests {
                 matches!(&refused, Stranger::Second { number: 3, other: 2, place } if place == "there"),
                 "{refused}"
             );
-            births.heard(node, Way::There, Some(at(asked)), at(ms));
+            births.heard(node, Way::There, at(asked), at(ms));
         }
-        births.heard(node, Way::There, Some(at(1_000)), at(1_010));
+        births.heard(node, Way::There, at(1_000), at(1_010));
         let refused = comes(&mut births, &copy, 1_020).unwrap_err();
         assert!(matches!(&refused, Stranger::Twin { number: 3, other: 2, .. }), "{refused}");
         assert!(fs::read(PEERS.path(data.path())).unwrap() == written, "something of the copy was kept");
         comes(&mut births, &original, 1_030).expect("the original goes on");
 
-        // What the other has dialled tells as well that it lives, but asks nothing of it.
+        // What the other has dialled tells that it lives as well, and what it had heard on it when it said so.
         births.ended(node, Way::There);
-        births.heard(node, Way::Back, None, at(9_000));
-        let refused = comes(&mut births, &copy, 9_100).unwrap_err();
-        assert!(matches!(refused, Stranger::Second { .. }), "{refused}");
+        let late = again(&original, 31);
+        for (asked, ms) in [(0, 9_000), (9_000, 9_100)] {
+            births.heard(node, Way::Back, at(asked), at(ms));
+            let refused = comes(&mut births, &late, ms + 10).unwrap_err();
+            assert!(matches!(refused, Stranger::Second { .. }), "{refused}");
+        }
+        births.heard(node, Way::Back, at(9_020), at(9_200));
+        let refused = comes(&mut births, &late, 9_210).unwrap_err();
+        assert!(matches!(refused, Stranger::Twin { .. }), "{refused}");
         // Whoever was killed has no connections, and is taken in at once.
         births.ended(node, Way::Back);
-        comes(&mut births, &copy, 9_120).unwrap();
+        comes(&mut births, &copy, 9_220).unwrap();
 
         // Whose machine died is silent. What is left of its connections is stale then; and who only seemed dead is told what came of it.
         let (_data, mut births) = met();
         comes(&mut births, &copy, 3_000).unwrap_err();
         comes(&mut births, &copy, 3_001).unwrap();
         assert_eq!([Way::There, Way::Back].map(|way| births.is_stale(node, way)), [true, false]);
-        births.heard(node, Way::There, Some(at(3_000)), at(3_100));
+        births.heard(node, Way::There, at(3_000), at(3_100));
         comes(&mut births, &copy, 3_110).expect("it is who is known now");
         let refused = comes(&mut births, &original, 3_200).unwrap_err();
         assert!(matches!(&refused, Stranger::Displaced { number: 2, place } if place == "copy"), "{refused}");

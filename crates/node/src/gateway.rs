@@ -21,10 +21,12 @@
 
 use crate::hub::{Hub, Notice};
 use crate::limits::Limits;
+use crate::memory::Memory;
 use isochrone_core::command::{Command, Response};
 use isochrone_core::{Blob, CommandId, Guarantee, Instant, KeyspaceId, Random, Span, Stamp};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 /// Makes the sessions of one kind of client listener. Shared by nothing: each shard has its own.
 pub trait Gateway: Send {
@@ -84,6 +86,11 @@ pub trait Session: Send {
     /// less, upon which the shard calls [`Session::tick`]. Not counted is what the keyspace still has in memory as well, as far as that
     /// was known at the last call. More than 0 while there is any such answer.
     fn holds(&self) -> usize {
+        0
+    }
+
+    /// Bytes of memory for requests that have come and are not whole yet.
+    fn half_read(&self) -> usize {
         0
     }
 }
@@ -331,6 +338,8 @@ pub struct NodeView {
     pub memory_bytes: u64,
     /// The most that it was, bytes.
     pub memory_peak_bytes: u64,
+    /// What of the memory that it has asked for the node may use; CONFIG SET changes it.
+    pub memory: Arc<Memory>,
     /// Processor time used so far, in user and in kernel mode, in seconds; zero where the system does not tell.
     pub processor_seconds: (f64, f64),
     /// Commands taken in within the last second.
@@ -374,6 +383,47 @@ pub struct KeyspaceView {
     pub leaders: Vec<Option<String>>,
     /// Whether a process of this node leads it, or a partition of it.
     pub leads: bool,
+    /// The nodes that have no memory for more of it: commands that may make data grow are refused.
+    pub full: Vec<Full>,
+}
+
+impl KeyspaceView {
+    /// One as its deployment file has it, of which no more is known: linearizable, and safe on the disks of most of so many
+    /// replicas.
+    pub fn new(
+        id: KeyspaceId,
+        name: &str,
+        index: u32,
+        protocol: &'static str,
+        replicas: u32,
+    ) -> KeyspaceView {
+        KeyspaceView {
+            id,
+            name: name.to_owned(),
+            index,
+            protocol,
+            transactional: false,
+            guarantee: Guarantee::Linearizable,
+            replicas,
+            durability: Durability::Most,
+            copies: replicas / 2,
+            keys: None,
+            expired: 0,
+            leader: None,
+            leaders: Vec::new(),
+            leads: false,
+            full: Vec::new(),
+        }
+    }
+}
+
+/// A node that uses more memory than it may.
+#[derive(Clone, Eq, PartialEq, Debug)]
+pub struct Full {
+    /// Its name.
+    pub node: String,
+    /// Bytes that it may use.
+    pub limit: u64,
 }
 
 /// Where a write is that a client was told of.

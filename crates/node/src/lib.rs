@@ -24,6 +24,7 @@ pub mod io;
 pub mod journal;
 pub mod limits;
 mod listing;
+pub mod memory;
 pub mod metrics;
 pub mod network;
 pub mod node;

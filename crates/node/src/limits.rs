@@ -111,6 +111,13 @@ pub fn memory() -> Option<u64> {
     [machine.and_then(|kib| kib.checked_mul(1024)), group_memory()].into_iter().flatten().min()
 }
 
+/// Bytes of memory above which a node takes nothing more that makes data grow: what its file says, or else three quarters of `most`, which
+/// its process may have ([`memory`]); 0 for any number.
+#[must_use]
+pub fn data_memory(given: &deployment::Limits, most: Option<u64>) -> u64 {
+    given.memory().unwrap_or_else(|| most.unwrap_or(0) / 4 * 3)
+}
+
 /// The most memory that the control group of this process may have, or those above it, bytes; nothing where none is bound.
 #[must_use]
 pub fn group_memory() -> Option<u64> {
@@ -146,14 +153,24 @@ impl Limits {
     pub fn heed_files(&mut self, files: Option<u64>, ways: usize) {
         let files = files.and_then(|files| usize::try_from(files).ok()).unwrap_or(usize::MAX);
         let room = (files.saturating_sub(OTHER_FILES) / ways.max(1)).max(1);
-        if room < self.clients {
-            tracing::warn!(
-                clients = self.clients,
-                files,
-                "the limit of open files has room for {room} clients only: raise it (ulimit -n, LimitNOFILE), or lower `clients`"
-            );
-            self.clients = room;
+        let wanted = self.clients;
+        self.clients = room.min(wanted);
+        let told = format!(
+            "the limit of open files has room for {room} clients only: raise it (ulimit -n, LimitNOFILE), or lower `clients`"
+        );
+        if self.too_few(wanted) {
+            tracing::warn!(clients = wanted, files, "{told}");
+        } else if room < wanted {
+            tracing::info!(clients = wanted, files, "{told}");
         }
+    }
+
+    /// Whether it is worth a warning that there is room for so few clients, where so many were wanted: the default is a bound, and
+    /// nobody's wish, so that most of it will do.
+    #[must_use]
+    pub fn too_few(&self, wanted: usize) -> bool {
+        let usual = Limits::default().clients;
+        self.clients < if wanted == usual { usual / 2 } else { wanted }
     }
 
     /// Waits longer than these keyspaces say that they try a command: who has tried it knows whether it may have had an effect.
@@ -307,6 +324,25 @@ mod tests {
     }
 
     #[test]
+    fn data_may_have_three_quarters_of_the_memory_unless_told() {
+        let known = deployment::Known::names(&["curp"]);
+        let rest = "[[region]]\nname = \"here\"\n[[node]]\nname = \"n\"\nregion = \"here\"\n\
+                    [[keyspace]]\nname = \"main\"\nprotocol = \"curp\"\nreplicas = [\"n\"]\n";
+        for (line, most, bytes) in [
+            ("", Some(1_000), 750),
+            ("", None, 0),
+            ("memory = 0", Some(1_000), 0),
+            ("memory = \"1GiB\"", Some(1_000), 1 << 30),
+            ("memory = \"1GiB\"", None, 1 << 30),
+        ] {
+            let text = format!("cluster = \"t\"\n[limits]\n{line}\n{rest}");
+            let deployment =
+                deployment::Deployment::parse(&text, "t.toml", std::path::Path::new(""), &known).unwrap();
+            assert_eq!(data_memory(deployment.limits(), most), bytes, "{line}");
+        }
+    }
+
+    #[test]
     fn there_are_no_more_clients_than_files() {
         for (files, ways, clients) in [
             (None, 1, 10_000),
@@ -318,6 +354,21 @@ mod tests {
             let mut limits = Limits::default();
             limits.heed_files(files, ways);
             assert_eq!(limits.clients, clients, "{files:?}");
+        }
+    }
+
+    #[test]
+    fn most_of_the_default_is_room_enough_for_clients() {
+        for (wanted, clients, few) in [
+            (10_000, 10_000, false),
+            (10_000, 9_808, false),
+            (10_000, 5_000, false),
+            (10_000, 4_999, true),
+            (9_809, 9_808, true),
+            (9_808, 9_808, false),
+        ] {
+            let limits = Limits { clients, ..Limits::default() };
+            assert_eq!(limits.too_few(wanted), few, "{wanted} {clients}");
         }
     }
 }

@@ -7,6 +7,7 @@ use crate::audit::AuditMetrics;
 use crate::certificates::Expiries;
 pub use crate::grpc::GrpcMetrics;
 use crate::journal::{DurationHistogram, JournalMetrics};
+use crate::memory::Memory;
 use crate::snapshots::SnapshotMetrics;
 use isochrone_core::{Path, Phase, Quorums, Span};
 use std::fmt::Write;
@@ -221,6 +222,8 @@ pub struct NodeMetrics {
     pub audit: Arc<AuditMetrics>,
     /// When the certificates in use run out.
     pub certificates: CertificateMetrics,
+    /// What the node may use of the memory that its process has asked for.
+    pub memory: Arc<Memory>,
 }
 
 /// When certificates run out, as last loaded.

@@ -105,9 +105,10 @@ impl Outgoing {
         self.peers.get_mut(usize::from(node.0))?.as_mut()
     }
 
-    /// Encodes news into the queue of every peer that has a link, or drops them, as messages are.
-    pub fn tell(&mut self, news: &News) {
-        for peer in self.peers.iter_mut().flatten() {
+    /// Encodes news into the queue of every peer that has a link and that they concern, or drops them, as messages are.
+    pub fn tell(&mut self, news: &News, concerns: impl Fn(NodeId) -> bool) {
+        for (node, peer) in (0..=u16::MAX).map(NodeId).zip(&mut self.peers) {
+            let Some(peer) = peer.as_mut().filter(|_| concerns(node)) else { continue };
             let begin = peer.frames.len();
             let lost = peer.loss > 0.0 && peer.random.chance(peer.loss);
             if !peer.open || lost || begin + peer.backlog >= peer.queue_bytes {
@@ -182,6 +183,7 @@ impl Outgoing {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use isochrone_core::notify::Flags;
     use isochrone_core::{KeyspaceId, PartitionId, Role, Span};
 
     /// A queue for one peer, and a process there.
@@ -209,6 +211,17 @@ mod tests {
             outgoing.send(of(0), of(to), &7_u32, Urgency::Ordinary);
         }
         assert_eq!(outgoing.order, [NodeId(3), NodeId(1)]);
+    }
+
+    #[test]
+    fn news_go_to_those_they_concern() {
+        let mut outgoing = Outgoing::default();
+        for node in [1, 2] {
+            outgoing.add(NodeId(node), 1 << 10, 1 << 10, Random::seeded(1));
+        }
+        outgoing.tell(&News::Wants { classes: Flags::EXPIRED }, |node| node == NodeId(2));
+        let told = [0, 1, 2, 3].map(|node| outgoing.peer(NodeId(node)).map(|peer| !peer.frames.is_empty()));
+        assert_eq!(told, [None, Some(false), Some(true), None]);
     }
 
     #[test]

@@ -16,6 +16,7 @@ use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::ClientCertVerifier;
+use rustls::time_provider::TimeProvider;
 use rustls::{CertificateError, ClientConfig, RootCertStore, ServerConfig};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -102,13 +103,13 @@ pub fn peer_tls(ca: &Path, cert: &Path, key: &Path, name: &str) -> Result<PeerTl
         let cause = refusal(&error, name, ca);
         unfit(format!("{cause}, so peers refuse it; `isochrone cert` makes one for each node"))
     })?;
-    let client = ClientConfig::builder_with_provider(provider())
+    let client = ClientConfig::builder_with_details(provider(), Arc::new(WallClock))
         .with_protocol_versions(&[&rustls::version::TLS13])
         .map_err(|error| unfit(error.to_string()))?
         .with_webpki_verifier(acceptors)
         .with_client_auth_cert(chain.clone(), secret.clone_key())
         .map_err(|error| no_pair(error, cert, key, |error| unfit(error.to_string())))?;
-    let server = ServerConfig::builder_with_provider(provider())
+    let server = ServerConfig::builder_with_details(provider(), Arc::new(WallClock))
         .with_protocol_versions(&[&rustls::version::TLS13])
         .map_err(|error| unfit(error.to_string()))?
         .with_client_cert_verifier(diallers)
@@ -128,7 +129,7 @@ fn verify_own(
     let general = rustls::Error::General;
     let (own, others) = chain.split_first().ok_or_else(|| general("there is none in it".into()))?;
     let (begins, ends) = validity(own).map_err(general)?;
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let now = unix_time(SystemTime::now()).as_secs();
     let at = UnixTime::since_unix_epoch(Duration::from_secs(now.max(begins).min(ends)));
     let expected = ServerName::try_from(name).map_err(|error| general(error.to_string()))?;
     // What lies between the two has times of its own.
@@ -206,6 +207,21 @@ pub(crate) fn validity(certificate: &[u8]) -> Result<(u64, u64), String> {
     Ok((seconds(validity.not_before.timestamp()), seconds(validity.not_after.timestamp())))
 }
 
+/// The clock by which certificates are good. That of rustls panics before 1970, also where there is no certificate to look at.
+#[derive(Debug)]
+struct WallClock;
+
+impl TimeProvider for WallClock {
+    fn current_time(&self) -> Option<UnixTime> {
+        Some(unix_time(SystemTime::now()))
+    }
+}
+
+/// What a clock that stands there shows; 1970 where that is earlier.
+fn unix_time(at: SystemTime) -> UnixTime {
+    UnixTime::since_unix_epoch(at.duration_since(UNIX_EPOCH).unwrap_or_default())
+}
+
 /// TLS 1.2 and 1.3 for clients, who prove themselves with passwords.
 ///
 /// # Errors
@@ -219,7 +235,7 @@ pub fn client_tls(cert: &Path, key: &Path) -> Result<Arc<ServerConfig>, Security
         };
         SecurityError::Unfit { path: cert.to_owned(), cause }
     };
-    let config = ServerConfig::builder_with_provider(provider())
+    let config = ServerConfig::builder_with_details(provider(), Arc::new(WallClock))
         .with_safe_default_protocol_versions()
         .map_err(unfit)?
         .with_no_client_auth()
@@ -354,6 +370,7 @@ fn unread(path: &Path, what: &'static str, cause: pem::Error) -> SecurityError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cert;
 
     #[test]
     fn a_clock_that_may_be_wrong_is_named_in_the_same_words_each_time() {
@@ -376,6 +393,24 @@ mod tests {
         }
         assert_eq!(told(invalid(CertificateError::UnknownIssuer)), None);
         assert_eq!(clock_trouble(&ErrorKind::ConnectionRefused.into()), None);
+    }
+
+    #[test]
+    fn tls_has_a_time_also_where_the_clock_stands_before_1970() {
+        let second = Duration::from_secs(1);
+        assert_eq!([UNIX_EPOCH - second, UNIX_EPOCH + second].map(|at| unix_time(at).as_secs()), [0, 1]);
+        let folder = tempfile::tempdir().unwrap();
+        let [ca, pem, key] = ["ca.pem", "n.pem", "n.key"].map(|name| folder.path().join(name));
+        let authority = cert::authority("test", 7).unwrap();
+        let issued = cert::node(&authority, "test", 7, NodeId(1), "n1", 7).unwrap();
+        std::fs::write(&ca, authority.certificate).unwrap();
+        std::fs::write(&pem, issued.certificate).unwrap();
+        std::fs::write(&key, issued.key).unwrap();
+        let peer = peer_tls(&ca, &pem, &key, &peer_name(NodeId(1), 7)).unwrap();
+        let clients = client_tls(&pem, &key).unwrap();
+        for clock in [&peer.client.time_provider, &peer.server.time_provider, &clients.time_provider] {
+            assert_eq!(format!("{clock:?}"), "WallClock");
+        }
     }
 
     #[test]

@@ -7,7 +7,9 @@ use serde::{Serialize, Serializer};
 use crate::decision::fast_crashes_max;
 use crate::forecast::{Row, rows};
 use crate::placement::better;
-use crate::{Client, Demand, Forecast, Group, curp, curp_consensus, fastpaxos, floor, multipaxos, sdpaxos};
+use crate::{
+    Client, Demand, Forecast, Group, Reply, curp, curp_consensus, fastpaxos, floor, multipaxos, sdpaxos,
+};
 
 /// What the distances allow one keyspace. Serialized, it is what `isochrone plan --format json` prints.
 ///
@@ -117,7 +119,7 @@ pub fn plan_over(
     let placement = better.map(|(replicas, rows)| {
         let found = self::best(&rows);
         let gain = best.mean(demand) - found.mean(demand);
-        let about = about(best.bound, found.bound);
+        let about = about(best.bound(demand), found.bound(demand));
         let reason = format!("{about}{gain:.1} ms less than where the replicas stand now");
         choose(matrix, &replicas, found, demand, reason)
     });
@@ -187,11 +189,11 @@ pub(crate) fn compared(
 /// The nodes that serve a keyspace from the start: its replicas and, as those of `curp` serve like these, its spares.
 pub fn serving(deployment: &Deployment, keyspace: &Keyspace) -> Vec<NodeId> {
     let spares = match keyspace.protocol.as_str() {
-        "curp" => keyspace.parameters.read().text("spares", ""),
-        _ => String::new(),
+        // Which of them may not be, the protocol says.
+        "curp" => keyspace.parameters.read().nodes("spares", deployment, |_| None),
+        _ => Vec::new(),
     };
-    let spares = spares.split(',').filter_map(|name| deployment.node_named(name.trim()));
-    keyspace.replicas.iter().copied().chain(spares.map(|node| node.id)).collect()
+    keyspace.replicas.iter().copied().chain(spares).collect()
 }
 
 /// The region of each node of [`serving`].
@@ -292,11 +294,11 @@ fn choose(
     Recommendation {
         protocol: row.protocol.to_owned(),
         leader: row.leader.map(name),
-        reply: row.reply.map(str::to_owned).filter(|reply| reply != EXECUTE),
+        reply: row.reply.and_then(told),
         f: row.f,
         replicas: replicas.iter().copied().map(name).collect(),
         mean_ms: Some(row.mean(demand)),
-        bound: row.bound,
+        bound: row.bound(demand),
         reason,
     }
 }
@@ -323,14 +325,14 @@ fn configured(
     let chosen = keyspace.leader.or_else(|| led.then(|| leader_over(deployment, matrix, keyspace)));
     let region = |id: NodeId| deployment.node(id).region;
     let named = chosen.map(|id| deployment.region(region(id)).name.clone());
-    let reply = reply(keyspace);
+    let reply = Reply::of(keyspace);
     // As it is, and not with what it would have to be given.
     let own = |row: &&Row| row.protocol == keyspace.protocol && row.f.is_none();
     let planned = |leader: Option<RegionId>| {
         let same = |row: &&Row| {
             row.rank.is_some()
                 && own(row)
-                && row.holds_alone(&reply)
+                && row.holds_alone(reply)
                 && (row.leader.is_none() || row.leader == leader)
         };
         rows.iter().find(same)
@@ -346,37 +348,35 @@ fn configured(
              {needed} }} makes it comparable"
         ));
     }
-    if keyspace.protocol == "sdpaxos" && reply == EXECUTE {
+    if keyspace.protocol == "sdpaxos" && reply == Reply::Execute {
         reasons.push(format!("of a client alone: {WAITS}"));
     }
     Recommendation {
         protocol: keyspace.protocol.clone(),
         leader: named,
-        reply: Some(reply.clone()).filter(|reply| reply != EXECUTE),
+        reply: told(reply),
         f,
         replicas,
         mean_ms: planned.map(|row| row.mean(demand)),
-        bound: planned.and_then(|row| row.bound),
+        bound: planned.and_then(|row| row.bound(demand)),
         reason: reasons.join("; "),
     }
 }
 
-/// When a keyspace answers that does not say so.
-const EXECUTE: &str = "execute";
+/// What `reply` of a keyspace must say; none where that is the default.
+fn told(reply: Reply) -> Option<String> {
+    (reply != Reply::default()).then(|| reply.name().to_owned())
+}
+
 /// What SDPaxos does then.
 const WAITS: &str = "so soon it answers SET and MSET alone, and with reply = \"commit\" only; all else waits for what other \
                      regions write";
-
-/// When a keyspace answers.
-pub(crate) fn reply(keyspace: &Keyspace) -> String {
-    keyspace.parameters.read().text("reply", EXECUTE)
-}
 
 /// Why this row: what it is ahead of, and where it would not be.
 fn reason(matrix: &Matrix, rows: &[Row], best: &Row, demand: &Demand) -> String {
     let label = |row: &Row| {
         let leader = row.leader.map(|leader| matrix.name(leader).to_owned());
-        let reply = row.reply.filter(|reply| *reply != EXECUTE).map(|reply| format!("reply = {reply:?}"));
+        let reply = row.reply.and_then(told).map(|reply| format!("reply = {reply:?}"));
         let f = row.f.map(|f| format!("f = {f}"));
         let with: Vec<String> = leader.into_iter().chain(reply).chain(f).collect();
         match with.is_empty() {
@@ -393,7 +393,7 @@ fn reason(matrix: &Matrix, rows: &[Row], best: &Row, demand: &Demand) -> String 
     let Some(next) = next else { return "the lowest mean".to_owned() };
     let lead = next.mean(demand) - best.mean(demand);
     let mut reason = if lead > 0.0 {
-        let about = about(next.bound, best.bound);
+        let about = about(next.bound(demand), best.bound(demand));
         format!("the lowest mean; {} comes next, {about}{lead:.1} ms more", label(next))
     } else {
         format!("the lowest mean, with {} as low", label(next))

@@ -2,6 +2,7 @@
 //!
 //! Source: `specs/carousel.md` 3.4; processing and sync at no cost, nothing else under way.
 
+use isochrone_core::deployment::ParameterReader;
 use isochrone_core::{Matrix, RegionId, Span};
 
 use crate::Partitions;
@@ -19,15 +20,47 @@ pub fn basic(matrix: &Matrix, client: RegionId, partitions: Partitions<'_>, of: 
     })
 }
 
-/// Who serves reads beside the leaders where every replica votes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reads {
-    /// Nobody.
+/// Where a client reads what its region's leaders do not hold.
+#[derive(Copy, Clone, Eq, PartialEq, Hash, Debug)]
+pub enum Reads {
+    /// From leaders only.
     Leader,
-    /// A follower in the client's region.
+    /// Also from a follower in the client's region (`specs/carousel.md` 5.3).
     Local,
-    /// The nearest replica.
+    /// Also from the nearest replica, if none is in its region (8.13).
     Nearest,
+}
+
+/// The parameters on which it depends how long clients wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tuned {
+    /// Whether replicas vote on their own, beside the log.
+    pub votes: bool,
+    /// Who serves reads then.
+    pub reads: Reads,
+    /// Whether read-only transactions see the latest, by the way of those that write; none where nothing is said, which is the
+    /// latest in keyspaces that are served.
+    pub latest: Option<bool>,
+}
+
+impl Tuned {
+    /// The defaults of the basic variant.
+    pub const BASIC: Tuned = Tuned { votes: false, reads: Reads::Leader, latest: None };
+    /// Those of the fast one.
+    pub const FAST: Tuned = Tuned { votes: true, reads: Reads::Nearest, latest: None };
+
+    /// Reads them over these; the caller finishes the reader, and refuses followers that read and do not vote.
+    pub fn read(self, reader: &mut ParameterReader<'_>) -> Tuned {
+        let votes = reader.boolean("fast_path", self.votes);
+        let choices = [("leader", Reads::Leader), ("local", Reads::Local), ("nearest", Reads::Nearest)];
+        let usual = if votes { self.reads } else { Reads::Leader };
+        let moments = [("moment", Some(false)), ("latest", Some(true))];
+        Tuned {
+            votes,
+            reads: reader.choice("reads", usual, &choices),
+            latest: reader.choice("read_only", self.latest, &moments),
+        }
+    }
 }
 
 /// The fast variant, where every replica votes, all alike, and the nearest replica is read.

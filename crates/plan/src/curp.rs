@@ -4,28 +4,29 @@
 //! and a witness on one node, so the shorter of two ways is the one past the witnesses wherever the triangle
 //! inequality holds.
 
-use isochrone_core::deployment::Keyspace;
+use isochrone_core::deployment::{CURP_COPIES, CURP_COPIES_MAX, Keyspace, ParameterReader};
 use isochrone_core::{Matrix, Quorums, RegionId, Span};
 
+use crate::told::reader_of;
 use crate::{Client, Group};
 
-/// Copies beside the master where a deployment does not say how many.
-pub const COPIES: usize = 2;
-/// No keyspace has more: it has seven servers at most.
-const COPIES_MAX: u64 = 6;
+/// Whether every command waits until it is synced, where a keyspace does not say.
+pub const ALWAYS_SYNCED: bool = false;
+
+/// What a keyspace says of that, with either variant of CURP.
+pub fn always_synced(reader: &mut ParameterReader<'_>) -> bool {
+    reader.boolean("always_synced", ALWAYS_SYNCED)
+}
 
 /// Copies beside the master with which so many replicas survive the crash of any minority, as they do under other protocols:
 /// the default, or more where that is too few.
 pub fn copies_needed(replicas: usize) -> usize {
-    COPIES.max(Quorums::faults(replicas))
+    CURP_COPIES.max(Quorums::faults(replicas))
 }
 
 /// Copies beside the master that a keyspace has, or would have if it had `curp`.
 fn copies_had(keyspace: &Keyspace) -> usize {
-    match keyspace.protocol.as_str() {
-        "curp" => keyspace.parameters.read().integer("f", COPIES as u64, 0, COPIES_MAX) as usize,
-        _ => COPIES,
-    }
+    reader_of(keyspace, "curp").map_or(CURP_COPIES, |mut reader| reader.copies(CURP_COPIES_MAX))
 }
 
 /// What the parameters of a keyspace say of how long its clients wait.
@@ -41,12 +42,11 @@ impl Tuned {
     /// Of a keyspace of `curp` what it says, which the protocol refuses where it is wrong; of any other what `curp` has by
     /// default, but for as many copies as so many replicas need.
     pub(crate) fn of(keyspace: &Keyspace, replicas: usize) -> Tuned {
-        if keyspace.protocol != "curp" {
-            return Tuned { f: copies_needed(replicas), always_synced: false };
-        }
-        Tuned {
-            f: copies_had(keyspace),
-            always_synced: keyspace.parameters.read().boolean("always_synced", false),
+        match reader_of(keyspace, "curp") {
+            Some(mut reader) => {
+                Tuned { f: reader.copies(CURP_COPIES_MAX), always_synced: always_synced(&mut reader) }
+            }
+            None => Tuned { f: copies_needed(replicas), always_synced: ALWAYS_SYNCED },
         }
     }
 

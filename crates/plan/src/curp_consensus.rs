@@ -6,7 +6,8 @@
 use isochrone_core::deployment::Keyspace;
 use isochrone_core::{Matrix, RegionId, Span};
 
-use crate::{Client, Group, multipaxos};
+use crate::told::reader_of;
+use crate::{Client, Group, curp, multipaxos};
 
 /// What the parameters of a keyspace say of how long its clients wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,8 +20,9 @@ impl Tuned {
     /// Of a keyspace of `curp-consensus` what it says, which the protocol refuses where it is wrong; of any other what
     /// `curp-consensus` has by default.
     pub(crate) fn of(keyspace: &Keyspace) -> Tuned {
-        let says = keyspace.protocol == "curp-consensus";
-        Tuned { always_synced: says && keyspace.parameters.read().boolean("always_synced", false) }
+        let always_synced = reader_of(keyspace, "curp-consensus")
+            .map_or(curp::ALWAYS_SYNCED, |mut reader| curp::always_synced(&mut reader));
+        Tuned { always_synced }
     }
 
     /// As [`commit`].

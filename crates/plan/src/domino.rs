@@ -2,12 +2,14 @@
 //!
 //! Source: `specs/domino.md` 3.7, 3.8 and 6.5.
 
-use isochrone_core::deployment::Keyspace;
+use isochrone_core::deployment::{Keyspace, ParameterReader};
 use isochrone_core::{Matrix, RegionId, Span};
 
-use crate::{Client, Group};
+use crate::told::reader_of;
+use crate::{Client, Group, Learners, Reply};
 
-/// What is added to the stamp of a fast request where its result is waited for, by default.
+/// What is added to the stamp of a fast request where its result is waited for, by default: above the largest misprediction that
+/// the source measured, 6.24 ms.
 pub const EXTRA_DELAY: Span = Span::from_millis(8);
 
 /// How often replicas announce their clocks, by default.
@@ -31,48 +33,93 @@ impl Choice {
     }
 }
 
-/// Which lane clients take.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
-    /// The one that is predicted to be faster.
+/// Which way a client's commands take.
+#[derive(Copy, Clone, Eq, PartialEq, Hash, Debug)]
+pub enum Way {
+    /// Whichever is predicted to be faster.
     Auto,
-    /// The fast one, while a fast quorum lives.
+    /// Fast Paxos while a supermajority answers.
     Fast,
-    /// Through a leader.
+    /// Mencius.
     Led,
 }
 
-/// What the parameters of a keyspace say of how long its clients wait.
+/// What is added to the stamp of a fast request, so that fewer arrive late.
+#[derive(Copy, Clone, Eq, PartialEq, Hash, Debug)]
+pub enum Extra {
+    /// Always this much.
+    Fixed(Span),
+    /// As much as the rate of fast commits asks for.
+    Auto,
+}
+
+impl Extra {
+    /// What it is where no request comes late.
+    fn at_rest(self) -> Span {
+        match self {
+            Extra::Fixed(extra) => extra,
+            Extra::Auto => Span::ZERO,
+        }
+    }
+}
+
+/// The parameters on which it depends how long clients wait, beside the quorums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Tuned {
-    way: Way,
+pub struct Tuned {
+    /// Which way commands take.
+    pub way: Way,
     /// What is added to the stamp of a fast request.
-    extra: Span,
-    heartbeat: Span,
-    /// Whether every replica learns of fast decisions by itself, and not the coordinator alone, which tells the others.
-    all_learn: bool,
+    pub extra: Extra,
+    /// How often replicas announce their clocks.
+    pub heartbeat: Span,
+    /// Who learns of fast decisions.
+    pub learners: Learners,
 }
 
 impl Tuned {
-    /// Of a keyspace of `domino` what it says, which the protocol refuses where it is wrong; of any other what `domino` has
-    /// by default where it answers at execution, or at commit.
-    pub(crate) fn of(keyspace: &Keyspace, executed: bool) -> Tuned {
-        let extra = if executed { EXTRA_DELAY } else { Span::ZERO };
-        let default = Tuned { way: Way::Auto, extra, heartbeat: HEARTBEAT, all_learn: executed };
-        if keyspace.protocol != "domino" {
-            return default;
+    /// By default where a keyspace answers so: at commit nobody waits for the execution, and commits come as soon without any
+    /// delay.
+    pub fn usual(reply: Reply) -> Tuned {
+        let extra = match reply {
+            Reply::Execute => EXTRA_DELAY,
+            Reply::Commit => Span::ZERO,
+        };
+        Tuned {
+            way: Way::Auto,
+            extra: Extra::Fixed(extra),
+            heartbeat: HEARTBEAT,
+            learners: Learners::usual(reply),
         }
-        let mut reader = keyspace.parameters.read();
+    }
+
+    /// Reads them where a keyspace answers so; the caller finishes the reader.
+    pub fn read(reader: &mut ParameterReader<'_>, reply: Reply) -> Tuned {
+        let usual = Tuned::usual(reply);
         let ways = [("auto", Way::Auto), ("fast", Way::Fast), ("led", Way::Led)];
         Tuned {
-            way: reader.choice("way", default.way, &ways),
+            way: reader.choice("way", usual.way, &ways),
             extra: match reader.text("extra_delay", "").as_str() {
-                // It grows while requests come late, of which there are none here: no more than by default.
-                "" | "auto" => extra,
-                _ => reader.span("extra_delay", extra, Span::ZERO, Span::from_secs(10)),
+                "" => usual.extra,
+                "auto" => Extra::Auto,
+                _ => {
+                    let fixed = usual.extra.at_rest();
+                    Extra::Fixed(reader.span("extra_delay", fixed, Span::ZERO, Span::from_secs(10)))
+                }
             },
-            heartbeat: reader.span("heartbeat", HEARTBEAT, Span::from_millis(1), Span::from_secs(1)),
-            all_learn: reader.choice("learners", executed, &[("sole", false), ("all", true)]),
+            heartbeat: reader.span("heartbeat", usual.heartbeat, Span::from_millis(1), Span::from_secs(1)),
+            learners: Learners::read(reader, reply),
+        }
+    }
+
+    /// Of a keyspace of `domino` what it says, which the protocol refuses where it is wrong; of any other what `domino` has
+    /// by default where it answers so.
+    pub(crate) fn of(keyspace: &Keyspace, reply: Reply) -> Tuned {
+        let usual = Tuned::usual(reply);
+        let Some(mut reader) = reader_of(keyspace, "domino") else { return usual };
+        match Tuned::read(&mut reader, reply) {
+            // It grows while requests come late, of which there are none here: no more than by default.
+            told @ Tuned { extra: Extra::Auto, .. } => Tuned { extra: usual.extra, ..told },
+            told => told,
         }
     }
 
@@ -94,7 +141,7 @@ impl Tuned {
     /// The stamp of a fast request, from the client's call: when a fast quorum of those that live should have it.
     fn stamp(self, matrix: &Matrix, client: Client, group: Group<'_>) -> Span {
         let there = |seat| group.way_there(matrix, client, seat);
-        group.smallest(announcing(group), there).unwrap_or_default() + self.extra
+        group.smallest(announcing(group), there).unwrap_or_default() + self.extra.at_rest()
     }
 
     /// A value over those that vote for a fast request, of which a fast quorum has no higher one: who has it behind its
@@ -146,7 +193,7 @@ impl Tuned {
         group: Group<'_>,
         coordinator: RegionId,
     ) -> Span {
-        let sole = (!self.all_learn).then(|| group.seat_in(coordinator));
+        let sole = (self.learners == Learners::Sole).then(|| group.seat_in(coordinator));
         self.executed(matrix, client, group, sole)
     }
 
@@ -201,8 +248,7 @@ fn announcing(group: Group<'_>) -> usize {
 /// What this client does: the lane of the lower of [`fast`] and [`leader`]; ties go to the leader. In the fast one it waits for
 /// those of a fast quorum that have its request by the stamp.
 pub fn choose<'a>(matrix: &Matrix, client: impl Into<Client>, replicas: impl Into<Group<'a>>) -> Choice {
-    let tuned = Tuned { way: Way::Auto, extra: Span::ZERO, heartbeat: HEARTBEAT, all_learn: true };
-    tuned.choose(matrix, client.into(), replicas.into())
+    Tuned::usual(Reply::Commit).choose(matrix, client.into(), replicas.into())
 }
 
 /// What it waits in its lane.
@@ -244,7 +290,7 @@ pub fn execute<'a>(
     extra: Span,
     heartbeat: Span,
 ) -> Span {
-    let tuned = Tuned { way: Way::Auto, extra, heartbeat, all_learn: true };
+    let tuned = Tuned { extra: Extra::Fixed(extra), heartbeat, ..Tuned::usual(Reply::Execute) };
     tuned.executed(matrix, client.into(), replicas.into(), None)
 }
 
@@ -410,12 +456,8 @@ mod tests {
         assert_eq!(fast(&matrix, client, &replicas), Some(Span::from_millis(60 + 68)));
         assert_eq!(choose(&matrix, client, &replicas), Choice::Fast(Span::from_millis(55 + 81)));
         // With 19 ms more C has it in time.
-        let tuned = |extra| Tuned {
-            way: Way::Auto,
-            extra: Span::from_millis(extra),
-            heartbeat: HEARTBEAT,
-            all_learn: true,
-        };
+        let tuned =
+            |extra| Tuned { extra: Extra::Fixed(Span::from_millis(extra)), ..Tuned::usual(Reply::Execute) };
         let choice = |extra| tuned(extra).choose(&matrix, Client::In(client), Group::from(&replicas));
         assert_eq!(choice(18), Choice::Fast(Span::from_millis(136)));
         assert_eq!(choice(19), Choice::Fast(Span::from_millis(128)));
@@ -432,7 +474,7 @@ mod tests {
         let matrix = Matrix::from_fn(&["A", "B", "C", "D"], way);
         let [a, b, c, d] = [0, 1, 2, 3].map(RegionId);
         let replicas = [d, c, a];
-        let tuned = Tuned { way: Way::Auto, extra: Span::ZERO, heartbeat: HEARTBEAT, all_learn: false };
+        let tuned = Tuned::usual(Reply::Commit);
         let commit = |coordinator| {
             let (commit, most) = tuned.commit(&matrix, Client::In(b), Group::from(&replicas), coordinator);
             (commit.as_nanos() / 100_000, most)

@@ -2,9 +2,10 @@
 //!
 //! Source: `specs/sdpaxos.md` 5.3, `specs/domino.md` 6.5.
 
-use isochrone_core::deployment::Keyspace;
+use isochrone_core::deployment::{Keyspace, ParameterReader};
 use isochrone_core::{Matrix, Quorums, Span};
 
+use crate::told::reader_of;
 use crate::{Client, Group};
 
 /// Without interference: one round trip of the command leader to its fast quorum; while too few replicas live for one,
@@ -19,27 +20,29 @@ pub fn fast<'a>(matrix: &Matrix, client: impl Into<Client>, replicas: impl Into<
     }
 }
 
-/// What the parameters of a keyspace say of how long its clients wait.
+/// The parameters on which it depends how long clients wait, beside [`Reply`](crate::Reply).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Tuned {
+pub struct Tuned {
     /// Whether at three replicas one other settles the order by itself.
-    delegate: bool,
-    /// Whether a command is answered when it is executed, behind all that it depends on, and not at its commit.
-    pub(crate) executes: bool,
+    pub delegate: bool,
+}
+
+impl Default for Tuned {
+    fn default() -> Self {
+        Self { delegate: true }
+    }
 }
 
 impl Tuned {
+    /// Reads them; the caller finishes the reader.
+    pub fn read(reader: &mut ParameterReader<'_>) -> Tuned {
+        Tuned { delegate: reader.boolean("delegate", Tuned::default().delegate) }
+    }
+
     /// Of a keyspace of `epaxos` what it says, which the protocol refuses where it is wrong; of any other what `epaxos` has
     /// by default.
     pub(crate) fn of(keyspace: &Keyspace) -> Tuned {
-        if keyspace.protocol != "epaxos" {
-            return Tuned { delegate: true, executes: true };
-        }
-        let mut reader = keyspace.parameters.read();
-        Tuned {
-            delegate: reader.boolean("delegate", true),
-            executes: reader.choice("reply", true, &[("execute", true), ("commit", false)]),
-        }
+        reader_of(keyspace, "epaxos").map_or_else(Tuned::default, |mut reader| Tuned::read(&mut reader))
     }
 
     /// As [`slow`].
@@ -58,7 +61,7 @@ impl Tuned {
 /// replicas one other, the delegate, settles the order by itself: they stay fast. Where answers follow execution that is the
 /// least: what a command depends on is executed before it, and depends on others.
 pub fn slow<'a>(matrix: &Matrix, client: impl Into<Client>, replicas: impl Into<Group<'a>>) -> Span {
-    Tuned { delegate: true, executes: true }.slow(matrix, client.into(), replicas.into())
+    Tuned::default().slow(matrix, client.into(), replicas.into())
 }
 
 #[cfg(test)]
@@ -80,8 +83,7 @@ mod tests {
     fn without_a_delegate_three_replicas_go_slow_as_well() {
         let (matrix, at) = sdpaxos();
         for (delegate, three) in [(true, [20, 20, 52]), (false, [40, 40, 104])] {
-            let tuned = Tuned { delegate, executes: true };
-            let slow = |client| tuned.slow(&matrix, client, Group::from(&at(3)));
+            let slow = |client| Tuned { delegate }.slow(&matrix, client, Group::from(&at(3)));
             assert_eq!(commits(&at(3), slow), three);
         }
         // Two have none.

@@ -6,15 +6,14 @@
 use isochrone_core::deployment::Keyspace;
 use isochrone_core::{Matrix, RegionId, Span};
 
-use crate::{Client, Group};
+use crate::told::reader_of;
+use crate::{Client, Group, Learners, Reply};
 
-/// Whether every replica learns of a fast quorum by itself: what a keyspace of Fast Paxos says, which the protocol refuses
-/// where it is wrong, and else what is `usual`.
-pub(crate) fn all_learn(keyspace: &Keyspace, usual: bool) -> bool {
-    if keyspace.protocol != "fastpaxos" {
-        return usual;
-    }
-    keyspace.parameters.read().choice("learners", usual, &[("sole", false), ("all", true)])
+/// Who learns of a fast quorum by itself: what a keyspace of Fast Paxos says, which the protocol refuses where it is wrong, and
+/// else what is usual where it answers so.
+pub(crate) fn learners(keyspace: &Keyspace, reply: Reply) -> Learners {
+    let says = reader_of(keyspace, "fastpaxos");
+    says.map_or(Learners::usual(reply), |mut reader| Learners::read(&mut reader, reply))
 }
 
 /// The round trip to the fast quorum, a supermajority; while too few replicas live for one, [`recovered`]. Where the

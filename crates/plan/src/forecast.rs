@@ -5,7 +5,11 @@ use isochrone_core::{FastQuorums, Guarantee, Matrix, RegionId, Span};
 use serde::Serialize;
 
 use crate::domino::Choice;
-use crate::{Client, Group, curp, curp_consensus, domino, epaxos, fastpaxos, mencius, multipaxos, sdpaxos};
+use crate::told::reader_of;
+use crate::{
+    Client, Group, Learners, Reply, curp, curp_consensus, domino, epaxos, fastpaxos, mencius, multipaxos,
+    sdpaxos,
+};
 
 /// Who asks, and how often two of them ask for the same thing at once.
 #[derive(Clone, Debug, PartialEq)]
@@ -52,7 +56,8 @@ pub struct Forecast {
     /// The parameter `f` that a keyspace of `curp` must be given for these figures to hold; none where it has it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub f: Option<usize>,
-    /// Whether the figures are bounds: it takes so long `at least`, or `at most`; none where it takes exactly so long.
+    /// Whether the mean is a bound: it takes so long `at least`, or `at most`, since what clients of some region wait is one;
+    /// none where it takes exactly so long.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bound: Option<String>,
     /// What an answer that comes so soon promises.
@@ -74,13 +79,25 @@ pub struct RegionForecast {
     pub region: String,
     /// From call to answer; of who leads the first of several partitions the mean over them all.
     pub commit_ms: f64,
+    /// Whether that is a bound: it takes so long `at least`, or `at most`; none where it takes exactly so long.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bound: Option<&'static str>,
     /// The mean over the commands that interfere and those that do not, where the protocol tells them apart.
     #[serde(skip)]
     pub mean_ms: f64,
+    /// Whether that is one.
+    #[serde(skip)]
+    pub mean_bound: Option<&'static str>,
     /// The way that Domino takes: straight to a supermajority, or through a leader.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub via: Option<String>,
 }
+
+/// What a figure has before it that is a bound.
+type Bound = Option<&'static str>;
+
+const AT_LEAST: Bound = Some("at least");
+const AT_MOST: Bound = Some("at most");
 
 /// One row before it is put into words.
 #[derive(Clone)]
@@ -89,17 +106,20 @@ pub(crate) struct Row {
     pub(crate) leader: Option<RegionId>,
     pub(crate) case: Option<&'static str>,
     /// When the keyspace must answer for these figures to hold, as its parameter `reply` says; none where that is all one.
-    pub(crate) reply: Option<&'static str>,
+    pub(crate) reply: Option<Reply>,
     /// As [`Forecast::f`].
     pub(crate) f: Option<usize>,
     /// How many crashes it survives, where that is fewer than others do: it is not recommended in their place.
     pub(crate) survives_only: Option<usize>,
-    pub(crate) bound: Option<&'static str>,
     pub(crate) guarantee: Guarantee,
     /// By region of the client.
     pub(crate) commits: Vec<Span>,
+    /// Which of these are bounds, by region of the client; empty where none is.
+    bounds: Vec<Bound>,
     /// The same of commands that interfere; empty where they wait no longer.
     pub(crate) interfering: Vec<Span>,
+    /// Whether a mean over those and the others is a bound.
+    mixed: Bound,
     /// By region of the client; only Domino's.
     via: Vec<Option<String>>,
     /// The sum over the clients that it is ranked by, nanoseconds; none where it is only shown.
@@ -110,6 +130,22 @@ impl Row {
     /// What it is ranked by, or would be, milliseconds.
     pub(crate) fn mean(&self, demand: &Demand) -> f64 {
         self.rank.map_or_else(|| demand.mean(&self.commits), |rank| demand.mean_of(rank))
+    }
+
+    /// Whether that is a bound: where what clients of any region wait is one.
+    pub(crate) fn bound(&self, demand: &Demand) -> Bound {
+        let mut asking = demand.weights().enumerate().filter(|(_, weight)| *weight > 0);
+        asking.find_map(|(region, _)| self.mean_bound_at(region))
+    }
+
+    fn bound_at(&self, region: usize) -> Bound {
+        self.bounds.get(region).copied().flatten()
+    }
+
+    /// Of the mean over what interferes and what does not.
+    fn mean_bound_at(&self, region: usize) -> Bound {
+        let slower = self.interfering.get(region).is_some_and(|slow| Some(slow) != self.commits.get(region));
+        self.mixed.filter(|_| slower).or(self.bound_at(region))
     }
 
     /// Whether it may be recommended: it is ranked, and survives as many crashes as any other.
@@ -131,7 +167,9 @@ impl Row {
         };
         Row {
             rank: self.rank.map(|_| mean(&|row| row.rank.unwrap_or_default())),
-            bound: rows.iter().filter(|(times, _)| *times > 0).find_map(|(_, row)| row.bound),
+            bounds: (0..self.commits.len())
+                .map(|at| rows.iter().filter(|(times, _)| *times > 0).find_map(|(_, row)| row.bound_at(at)))
+                .collect(),
             commits: spans(|row| &row.commits),
             interfering: spans(|row| &row.interfering),
             ..self.clone()
@@ -140,7 +178,7 @@ impl Row {
 
     /// Whether the figures are also those of a client alone where the keyspace answers so. Alone, a command of SDPaxos waits
     /// for no other before its own.
-    pub(crate) fn holds_alone(&self, reply: &str) -> bool {
+    pub(crate) fn holds_alone(&self, reply: Reply) -> bool {
         self.protocol == "sdpaxos" || self.reply.is_none_or(|own| own == reply)
     }
 
@@ -151,13 +189,15 @@ impl Row {
             RegionForecast {
                 region: matrix.name(RegionId(at as u16)).to_owned(),
                 commit_ms,
+                bound: self.bound_at(at),
+                mean_bound: self.mean_bound_at(at),
                 mean_ms: commit_ms + (slow_ms - commit_ms) * demand.conflict / 100.0,
                 via: self.via.get(at).cloned().flatten(),
             }
         };
         let cases = [
             self.case.map(str::to_owned),
-            self.reply.map(|reply| format!("reply = {reply}")),
+            self.reply.map(|reply| format!("reply = {}", reply.name())),
             self.f.map(|f| format!("f = {f}")),
             self.survives_only.map(|crashes| format!("survives {crashes}")),
         ];
@@ -168,13 +208,18 @@ impl Row {
             leader: self.leader.map(|leader| matrix.name(leader).to_owned()),
             case,
             f: self.f,
-            bound: self.bound.map(str::to_owned),
+            bound: self.bound(demand).map(str::to_owned),
             guarantee: self.guarantee,
             regions: self.commits.iter().enumerate().map(region).collect(),
             mean_ms: self.mean(demand),
             ranked: self.rank.is_some(),
         }
     }
+}
+
+/// Which figures are the most that it takes: those beside which it might take less.
+fn most_where_it_differs(figures: &[Span], least: &[Span]) -> Vec<Bound> {
+    figures.iter().zip(least).map(|(most, least)| AT_MOST.filter(|_| most != least)).collect()
 }
 
 /// Every row of a placement, in a fixed order: of equal means the first is preferred, so what depends on least comes
@@ -199,11 +244,12 @@ pub(crate) fn rows(
         reply: None,
         f: None,
         survives_only: None,
-        bound: None,
         guarantee: Guarantee::Linearizable,
         rank: case.is_none().then(|| demand.total(&commits)),
         commits,
+        bounds: Vec::new(),
         interfering: Vec::new(),
+        mixed: None,
         via: Vec::new(),
     };
     // One row for each region with a replica: replicas of one region lead alike.
@@ -233,37 +279,38 @@ pub(crate) fn rows(
         // At execution an answer waits until what interferes with its command is executed, and this for what does with it:
         // the way to its own commit is the least of that. It is ranked as if the slowest commit of any replica began then, and
         // as if of two that interfere both took the slow way, which one of them need not: the mean is at most that.
-        let (reply, bound, guarantee) = match tuned.executes {
-            true => ("execute", Some("at least"), Guarantee::Linearizable),
-            false => ("commit", None, Guarantee::LinearizableByKey),
-        };
-        let slowest = replicas.iter().map(|region| slow[usize::from(region.0)]).max().unwrap_or_default();
-        let interfering: Vec<Span> = match tuned.executes {
-            true => slow.iter().map(|own| *own + slowest).collect(),
-            false => slow.clone(),
+        let reply =
+            reader_of(keyspace, "epaxos").map_or(Reply::Execute, |mut reader| Reply::read(&mut reader));
+        let (guarantee, least, interfering): (_, _, Vec<Span>) = match reply {
+            Reply::Execute => {
+                let slowest =
+                    replicas.iter().map(|region| slow[usize::from(region.0)]).max().unwrap_or_default();
+                let behind = slow.iter().map(|own| *own + slowest).collect();
+                (Guarantee::Linearizable, AT_LEAST, behind)
+            }
+            Reply::Commit => (Guarantee::LinearizableByKey, None, slow.clone()),
         };
         let rank = weighed(&fast, &interfering);
         let ranked = if demand.conflict > 0.0 {
-            let bound = (interfering != fast).then_some("at most");
-            Row { reply: Some(reply), bound, guarantee, ..row("epaxos", None, None, fast) }
+            Row { reply: Some(reply), mixed: AT_MOST, guarantee, ..row("epaxos", None, None, fast) }
         } else {
             row("epaxos", None, Some("no conflict"), fast)
         };
         rows.push(Row { rank, interfering, ..ranked });
+        let bounds = vec![least; slow.len()];
         let conflicting = row("epaxos", None, Some("conflict"), slow);
-        rows.push(Row { reply: Some(reply), bound, guarantee, ..conflicting });
+        rows.push(Row { reply: Some(reply), bounds, guarantee, ..conflicting });
     }
     // Behind EPaxos: its answers wait for whatever other regions wrote before, unless they are of the commit. They promise as
     // much then, and members cannot change.
     let tuned = sdpaxos::Tuned::of(keyspace);
-    let relayed = (sdpaxos::helpers(group) > 0).then(|| group.relayed(matrix));
+    let relayed = group.relayed(matrix);
     for leader in &leaders {
         let commits = each(&|client| tuned.commit(matrix, client, *leader, group));
-        let sooner = relayed.as_ref().is_some_and(|relayed| {
-            commits != each(&|client| sdpaxos::soonest(matrix, relayed, client, *leader, group))
-        });
-        let bound = sooner.then_some("at most");
-        rows.push(Row { reply: Some("commit"), bound, ..row("sdpaxos", Some(*leader), None, commits) });
+        let soonest = each(&|client| sdpaxos::soonest(matrix, &relayed, client, *leader, group));
+        let bounds = most_where_it_differs(&commits, &soonest);
+        let reply = Some(Reply::Commit);
+        rows.push(Row { reply, bounds, ..row("sdpaxos", Some(*leader), None, commits) });
     }
     let tuned = curp_consensus::Tuned::of(keyspace);
     for leader in &leaders {
@@ -288,13 +335,17 @@ pub(crate) fn rows(
             });
         }
     }
-    let idle =
-        row("mencius", None, Some("others idle"), each(&|client| mencius::idle(matrix, client, group)));
-    // Without load the others are idle: that is what Mencius is ranked by. Their heartbeats skip too, which may come sooner.
-    rows.push(Row { rank: Some(demand.total(&idle.commits)), bound: Some("at most"), ..idle });
-    let busy =
-        row("mencius", None, Some("others busy"), each(&|client| mencius::busy(matrix, client, group)));
-    rows.push(Row { bound: Some("at least"), ..busy });
+    let idle = each(&|client| mencius::idle(matrix, client, group));
+    let busy = each(&|client| mencius::busy(matrix, client, group));
+    // Without load the others are idle: that is what Mencius is ranked by. Their heartbeats skip too, which may come sooner, but
+    // nothing before a majority.
+    rows.push(Row {
+        rank: Some(demand.total(&idle)),
+        bounds: most_where_it_differs(&idle, &busy),
+        ..row("mencius", None, Some("others idle"), idle)
+    });
+    let bounds = vec![AT_LEAST.filter(|_| group.len() > 1); busy.len()];
+    rows.push(Row { bounds, ..row("mencius", None, Some("others busy"), busy) });
     // Its figures are those of a client alone, so it is shown and not ranked.
     let alone = |coordinator, reply, guarantee, commits| Row {
         reply: Some(reply),
@@ -310,20 +361,21 @@ pub(crate) fn rows(
             false => all,
         }
     };
-    let [committed, executed] = [false, true].map(|usual| fastpaxos::all_learn(keyspace, usual));
+    let [committed, executed] =
+        [Reply::Commit, Reply::Execute].map(|reply| fastpaxos::learners(keyspace, reply) == Learners::All);
     for (coordinator, commits) in by_leader(&|client, coordinator| {
         let fast = fastpaxos::commit(matrix, client, coordinator, group);
         fast.min(fastpaxos::execute(matrix, client, coordinator, group, committed))
     }) {
-        rows.push(alone(coordinator, "commit", Guarantee::Sequenced, commits));
+        rows.push(alone(coordinator, Reply::Commit, Guarantee::Sequenced, commits));
     }
     for (coordinator, results) in
         by_leader(&|client, coordinator| fastpaxos::execute(matrix, client, coordinator, group, executed))
     {
-        rows.push(alone(coordinator, "execute", Guarantee::Linearizable, results));
+        rows.push(alone(coordinator, Reply::Execute, Guarantee::Linearizable, results));
     }
     let group = group.with(quorums);
-    let tuned = domino::Tuned::of(keyspace, false);
+    let tuned = domino::Tuned::of(keyspace, Reply::Commit);
     let choices: Vec<Choice> =
         matrix.regions().map(|region| tuned.choose(matrix, at(region), group)).collect();
     let via = |choice: &Choice| match choice {
@@ -333,23 +385,24 @@ pub(crate) fn rows(
     let via: Vec<Option<String>> = choices.iter().map(via).collect();
     let commit = |client, coordinator| tuned.commit(matrix, client, group, coordinator);
     for (coordinator, commits) in by_leader(&|client, coordinator| commit(client, coordinator).0) {
-        let at_most = |leader: &RegionId| matrix.regions().any(|region| commit(at(region), *leader).1);
-        let mut led = leaders.iter().filter(|leader| coordinator.is_none_or(|only| only == **leader));
+        let led = leaders.iter().copied().filter(|leader| coordinator.is_none_or(|only| only == *leader));
+        let led: Vec<RegionId> = led.collect();
+        let at_most = |region| AT_MOST.filter(|_| led.iter().any(|leader| commit(at(region), *leader).1));
         rows.push(Row {
-            reply: Some("commit"),
-            bound: led.any(at_most).then_some("at most"),
+            reply: Some(Reply::Commit),
+            bounds: matrix.regions().map(at_most).collect(),
             guarantee: Guarantee::Sequenced,
             via: via.clone(),
             ..row("domino", coordinator, None, commits)
         });
     }
-    let tuned = domino::Tuned::of(keyspace, true);
+    let tuned = domino::Tuned::of(keyspace, Reply::Execute);
     for (coordinator, results) in
         by_leader(&|client, coordinator| tuned.execute(matrix, client, group, coordinator))
     {
         rows.push(Row {
-            reply: Some("execute"),
-            bound: Some("at most"),
+            reply: Some(Reply::Execute),
+            bounds: vec![AT_MOST; results.len()],
             via: via.clone(),
             ..row("domino", coordinator, None, results)
         });

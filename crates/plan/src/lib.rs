@@ -10,6 +10,8 @@
 //! - [`plan`]: all of it for one keyspace of a deployment and its clients, and the protocol, leader and placement to
 //!   choose; [`leader`]: only the leader; [`servers`]: where those stand that serve it;
 //! - [`plan_over`], [`expected`]: the same over measured distances, and what clients of a keyspace should wait as it runs;
+//! - [`Reply`], [`Learners`], and `Tuned` of a protocol: the parameters on which it depends how long clients wait, with their
+//!   defaults; the protocols read them by way of this crate, so that what is planned is what is run;
 //! - [`carousel`], [`tapir`], [`twopc`]: what a transaction over several [`Partitions`] needs; [`plan_transactions`]: the
 //!   same for the mixes of workloads and one keyspace of a deployment.
 
@@ -39,6 +41,7 @@ mod table;
 pub mod tapir;
 #[cfg(test)]
 mod tests;
+mod told;
 mod transactions;
 pub mod twopc;
 
@@ -50,6 +53,7 @@ pub use group::Group;
 pub use partitions::{Footprint, Partitions};
 pub use running::{Standing, expected};
 pub use table::{cells, gap};
+pub use told::{Learners, Reply};
 pub use transactions::{
     Quantiles, TransactionForecast, TransactionPlan, plan_transactions, plan_transactions_over,
 };

@@ -6,10 +6,10 @@ use std::collections::btree_map::Entry;
 use isochrone_core::deployment::{ConfigErrors, Keyspace};
 use isochrone_core::{Matrix, RegionId, ReplicaSet, Span};
 
-use crate::advice::{quorums, reply};
+use crate::advice::quorums;
 use crate::forecast::{Row, rows};
 use crate::transactions::writes;
-use crate::{Client, Demand};
+use crate::{Client, Demand, Reply};
 
 /// How a partition stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,7 +74,7 @@ fn commits(
     partitions: &[Standing],
 ) -> Result<Option<Vec<Vec<Span>>>, ConfigErrors> {
     let demand = Demand { clients: vec![1; matrix.len()], conflict: 0.0 };
-    let reply = reply(keyspace);
+    let reply = Reply::of(keyspace);
     let mut known: BTreeMap<&[RegionId], Vec<Row>> = BTreeMap::new();
     let mut waits = Vec::with_capacity(partitions.len());
     for Standing { replicas, leader } in partitions {
@@ -90,7 +90,7 @@ fn commits(
         let row = rows.iter().find(|row| {
             row.protocol == keyspace.protocol
                 && (row.leader.is_none() || row.leader == *leader)
-                && row.holds_alone(&reply)
+                && row.holds_alone(reply)
         });
         let Some(row) = row else { return Ok(None) };
         waits.push(row.commits.clone());

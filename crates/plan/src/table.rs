@@ -29,8 +29,32 @@ pub fn gap(text: &str, width: usize) -> String {
     " ".repeat(width.saturating_sub(cells(text)))
 }
 
+/// A figure, with a mark before one that is a bound.
+fn marked(ms: f64, bound: Option<&str>) -> String {
+    let mark = match bound {
+        None => "",
+        Some("at least") => "≥",
+        Some(_) => "≤",
+    };
+    format!("{mark}{ms:.1}")
+}
+
 impl Forecast {
-    /// What a row is called: protocol, leader, what must be so, and whether it is a bound.
+    /// What all figures of the row are, its mean among them, where that is one and the same bound.
+    fn bound_of_all(&self) -> Option<&str> {
+        let bound = self.bound.as_deref()?;
+        self.regions.iter().all(|region| region.bound == Some(bound)).then_some(bound)
+    }
+
+    /// Its figures, and the mean, as they stand in a table: with marks, unless the label says it of all.
+    fn figures(&self) -> (Vec<String>, String) {
+        let told = self.bound_of_all().is_some();
+        let figure = |ms: f64, bound: Option<&str>| marked(ms, bound.filter(|_| !told));
+        let regions = self.regions.iter().map(|region| figure(region.commit_ms, region.bound)).collect();
+        (regions, figure(self.mean_ms, self.bound.as_deref()))
+    }
+
+    /// What a row is called: protocol, leader, what must be so, and whether all of it is a bound.
     pub fn label(&self) -> String {
         let mut label = self.protocol.clone();
         if let Some(leader) = &self.leader {
@@ -40,7 +64,7 @@ impl Forecast {
         if let Some(case) = &self.case {
             label += &format!(", {case}");
         }
-        if let Some(bound) = &self.bound {
+        if let Some(bound) = self.bound_of_all() {
             label += &format!(", {bound}");
         }
         label
@@ -69,7 +93,11 @@ impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let labels: Vec<String> = self.protocols.iter().map(Forecast::label).collect();
         let first = labels.iter().map(|label| cells(label)).max().unwrap_or(0).max("floor".len());
-        let width = |name: &str| cells(name).max(6);
+        let figures: Vec<(Vec<String>, String)> = self.protocols.iter().map(Forecast::figures).collect();
+        let mut all = figures.iter().flat_map(|(regions, mean)| regions.iter().chain([mean]));
+        let marked = all.any(|figure| figure.starts_with(['≤', '≥']));
+        let least = if marked { 7 } else { 6 };
+        let width = |name: &str| cells(name).max(least);
         let count = self.replicas.len();
         let replicas = if count == 1 { "replica" } else { "replicas" };
         writeln!(f, "keyspace {:?}, {count} {replicas}: {}", self.keyspace, self.replicas.join(", "))?;
@@ -99,19 +127,18 @@ impl fmt::Display for Plan {
             )?;
         }
         writeln!(f)?;
-        let row =
-            |f: &mut fmt::Formatter<'_>, label: &str, cells: &mut dyn Iterator<Item = f64>, mean: f64| {
-                write!(f, "{label}{}", gap(label, first))?;
-                for ((name, _), cell) in self.floor_ms.iter().zip(cells) {
-                    write!(f, "  {cell:>width$.1}", width = width(name))?;
-                }
-                writeln!(f, "  {mean:>6.1}")
-            };
+        let row = |f: &mut fmt::Formatter<'_>, label: &str, cells: &[String], mean: &str| {
+            write!(f, "{label}{}", gap(label, first))?;
+            for ((name, _), cell) in self.floor_ms.iter().zip(cells) {
+                write!(f, "  {cell:>width$}", width = width(name))?;
+            }
+            writeln!(f, "  {mean:>least$}")
+        };
         write!(f, "{:<first$}", "")?;
         for (name, _) in &self.floor_ms {
             write!(f, "  {}{name}", gap(name, width(name)))?;
         }
-        writeln!(f, "  {:>6}", "mean")?;
+        writeln!(f, "  {:>least$}", "mean")?;
         if self.clients.iter().any(|(_, clients)| *clients != self.clients[0].1) {
             write!(f, "{:<first$}", "clients")?;
             for (name, clients) in &self.clients {
@@ -119,14 +146,18 @@ impl fmt::Display for Plan {
             }
             writeln!(f)?;
         }
-        row(f, "floor", &mut self.floor_ms.iter().map(|(_, floor)| *floor), self.floor_mean_ms)?;
-        for (label, forecast) in labels.iter().zip(&self.protocols) {
-            row(f, label, &mut forecast.regions.iter().map(|region| region.commit_ms), forecast.mean_ms)?;
+        let floors: Vec<String> = self.floor_ms.iter().map(|(_, floor)| format!("{floor:.1}")).collect();
+        row(f, "floor", &floors, &format!("{:.1}", self.floor_mean_ms))?;
+        for (label, (regions, mean)) in labels.iter().zip(&figures) {
+            row(f, label, regions, mean)?;
         }
         writeln!(
             f,
             "\neach client is on a machine of its own, a round trip within its region from a replica there"
         )?;
+        if marked {
+            writeln!(f, "≤ is before what it takes at most, ≥ before what it takes at least")?;
+        }
         self.advice(f)
     }
 }

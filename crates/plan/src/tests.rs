@@ -462,7 +462,7 @@ fn a_file_may_ask_curp_to_survive_as_many_regions_as_it_has_copies() {
         let text = format!("{places}{keyspace}survive = {survive}\n");
         Deployment::parse(&text, "x.toml", Path::new(""), &Known::names(&["curp"])).is_ok()
     };
-    let default = crate::curp::COPIES;
+    let default = isochrone_core::deployment::CURP_COPIES;
     assert_eq!([default, default + 1].map(survives), [true, false]);
 }
 
@@ -546,13 +546,13 @@ fn with_interference_epaxos_is_ranked_by_more_than_the_least_that_it_waits() {
     assert_eq!((recommended.as_str(), configured), ("epaxos", Some(126.4)));
     let (found, recommended, configured) = rows("execute", 10.0);
     // 0.9 * 126.4 + 0.1 * (252.8 + 332), the last of which is the slowest commit: that of Euro.
-    assert_eq!(found, [row("epaxos, reply = execute, at most", "172.24", true, all), least]);
+    assert_eq!(found, [row("epaxos, reply = execute", "172.24", true, all), least]);
     assert_ne!(recommended, "epaxos");
     assert!(configured.is_some_and(|mean| (mean - 172.24).abs() < 1e-6), "{configured:?}");
     assert_eq!(rows("commit", 0.0).0, [free, at_commit.clone()]);
     let (found, recommended, configured) = rows("commit", 10.0);
     // 0.9 * 126.4 + 0.1 * 252.8
-    assert_eq!(found, [row("epaxos, reply = commit, at most", "139.04", true, by_key), at_commit]);
+    assert_eq!(found, [row("epaxos, reply = commit", "139.04", true, by_key), at_commit]);
     assert_ne!(recommended, "epaxos");
     assert!(configured.is_some_and(|mean| (mean - 139.04).abs() < 1e-6), "{configured:?}");
 }
@@ -596,28 +596,72 @@ fn a_difference_from_a_bound_is_one() {
     assert_eq!([(most, most), (least, least)].map(|(a, b)| about(a, b)), ["by these bounds "; 2]);
 }
 
-/// Who coordinates matters where it has the result before the votes are at the client.
-#[test]
-fn domino_has_a_row_for_each_coordinator_where_one_of_them_is_sooner() {
+/// Four regions, between which the triangle inequality does not hold, and replicas in three of them.
+fn domino_of_four() -> Deployment {
     let ways = [[0, 197, 69, 103], [27, 0, 48, 75], [131, 264, 0, 112], [210, 20, 240, 0]];
     let way =
         |from: RegionId, to: RegionId| Span::from_micros(ways[usize::from(from.0)][usize::from(to.0)] * 500);
     let matrix = Matrix::from_fn(&["A", "B", "C", "D"], way);
-    let deployment = Deployment::of_matrix(matrix, "domino", &[3, 2, 0].map(RegionId));
-    let plan = planned(&deployment);
+    Deployment::of_matrix(matrix, "domino", &[3, 2, 0].map(RegionId))
+}
+
+/// Who coordinates matters where it has the result before the votes are at the client.
+#[test]
+fn domino_has_a_row_for_each_coordinator_where_one_of_them_is_sooner() {
+    let plan = planned(&domino_of_four());
     let rows = plan.protocols.iter().filter(|row| row.protocol == "domino");
     let rows = rows.filter(|row| row.case.as_deref() == Some("reply = commit"));
-    let mut rows: Vec<_> = rows.map(|row| (row.label(), row.regions[1].commit_ms)).collect();
+    let waits = |row: &crate::Forecast| (row.label(), row.regions[1].commit_ms, row.regions[1].bound);
+    let mut rows: Vec<_> = rows.map(waits).collect();
     rows.sort_by(|a, b| a.0.cmp(&b.0));
-    let row = |label: &str, wait: f64| (label.to_owned(), wait);
+    let row = |leader: &str, wait: f64, bound: Option<&'static str>| {
+        (format!("domino, leader {leader}, reply = commit"), wait, bound)
+    };
+    assert_eq!(rows, [row("A", 156.0, None), row("C", 156.0, None), row("D", 113.5, Some("at most"))]);
+}
+
+/// Of what clients in B wait a bound is known where D coordinates, and of all others what they wait.
+#[test]
+fn a_bound_is_told_of_the_figures_that_are_one() {
+    let told = |clients: [u32; 4]| {
+        let demand = Demand { clients: clients.to_vec(), conflict: 0.0 };
+        let plan = plan(&domino_of_four(), MAIN, &demand).unwrap();
+        let label = "domino, leader D, reply = commit";
+        let row = plan.protocols.iter().find(|row| row.label() == label).unwrap();
+        let json = serde_json::to_value(row).unwrap();
+        let of = |value: &serde_json::Value| value["bound"].as_str().map(str::to_owned);
+        let mut bounds: Vec<_> = json["regions"].as_array().unwrap().iter().map(of).collect();
+        bounds.push(of(&json));
+        let text = plan.to_string();
+        assert!(
+            text.contains("\n≤ is before what it takes at most, ≥ before what it takes at least\n"),
+            "{text}"
+        );
+        let line = text.lines().find_map(|line| line.strip_prefix(label)).unwrap();
+        (bounds, line.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
+    };
+    let most = || Some("at most".to_owned());
+    let figures = |cells: [&str; 5]| cells.map(str::to_owned).to_vec();
     assert_eq!(
-        rows,
-        [
-            row("domino, leader A, reply = commit", 156.0),
-            row("domino, leader C, reply = commit", 156.0),
-            row("domino, leader D, reply = commit, at most", 113.5),
-        ]
+        told([1, 1, 1, 1]),
+        (vec![None, most(), None, None, most()], figures(["100.0", "≤113.5", "100.0", "156.5", "≤117.5"]))
     );
+    // The mean is that of regions with clients, which is exact.
+    assert_eq!(
+        told([1, 0, 1, 1]),
+        (vec![None, most(), None, None, None], figures(["100.0", "≤113.5", "100.0", "156.5", "118.8"]))
+    );
+    // What is true of a whole row is said once.
+    let five = planned(&Deployment::five_regions());
+    let text = five.to_string();
+    assert!(text.contains("\nmencius, others idle, at most  ") && !text.contains(['≤', '≥']), "{text}");
+    let row = five.protocols.iter().find(|row| row.label() == "mencius, others idle, at most").unwrap();
+    assert!(row.regions.iter().all(|region| region.bound == row.bound.as_deref()), "{row:?}");
+    // Where all are equally far, nobody waits longer for the last than for a majority.
+    let even = Matrix::from_fn(&["a", "b", "c"], |_, _| Span::from_millis(5));
+    let even = planned(&Deployment::of_matrix(even, "mencius", &[0, 1, 2].map(RegionId)));
+    let exact = |row: &crate::Forecast| row.label() == "mencius, others idle" && row.bound.is_none();
+    assert!(even.protocols.iter().any(exact), "{even}");
 }
 
 #[test]

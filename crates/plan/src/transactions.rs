@@ -7,9 +7,10 @@ use isochrone_core::deployment::{ConfigErrors, Deployment, Keyspace};
 use isochrone_core::{KeyspaceId, Matrix, Random, RegionId, Span};
 use serde::Serialize;
 
-use crate::carousel::Reads;
 use crate::partitions::Footprint;
 use crate::table::{cells, gap};
+use crate::told::reader_of;
+use crate::twopc::Coordinator;
 use crate::{Demand, Partitions, carousel, tapir, twopc};
 
 /// A kind of transaction of a mix: its weight, the keys it touches, how many of them it reads, and whether it only reads.
@@ -49,9 +50,9 @@ const FORMS: &[(&str, Form)] = &[
     ("carousel-fast", of_carousel),
     ("carousel-basic", of_carousel),
     ("tapir", |matrix, client, partitions, of, _, _| tapir::commit(matrix, client, partitions, of)),
-    ("2pc", |matrix, client, partitions, of, tuned, _| match tuned.remote {
-        true => twopc::remote(matrix, client, partitions, of),
-        false => twopc::commit(matrix, client, partitions, of),
+    ("2pc", |matrix, client, partitions, of, tuned, _| match tuned.coordinator {
+        Coordinator::Remote => twopc::remote(matrix, client, partitions, of),
+        Coordinator::Local => twopc::commit(matrix, client, partitions, of),
     }),
 ];
 
@@ -64,9 +65,9 @@ fn of_carousel(
     tuned: Tuned,
     reads: bool,
 ) -> Span {
-    match (reads && !tuned.latest, tuned.votes) {
+    match (reads && !tuned.latest(), tuned.carousel.votes) {
         (true, _) => carousel::read_only(matrix, client, partitions, of),
-        (false, true) => carousel::voted(matrix, client, partitions, of, tuned.reads),
+        (false, true) => carousel::voted(matrix, client, partitions, of, tuned.carousel.reads),
         (false, false) => carousel::basic(matrix, client, partitions, of),
     }
 }
@@ -74,44 +75,39 @@ fn of_carousel(
 /// What the parameters of a keyspace say of the way that its transactions take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Tuned {
-    /// Of Carousel, whether every replica votes.
-    votes: bool,
-    /// And who serves reads then.
-    reads: Reads,
-    /// And whether what only reads takes the way of what writes.
-    latest: bool,
-    /// Of 2PC, whether the first participant coordinates.
-    remote: bool,
+    /// Of both variants of Carousel.
+    carousel: carousel::Tuned,
+    /// Of 2PC.
+    coordinator: Coordinator,
 }
 
 impl Tuned {
-    /// What a protocol has by default where it is served.
+    /// What a protocol has by default.
     fn by_default(protocol: &str) -> Tuned {
-        let votes = protocol == "carousel-fast";
-        let reads = if votes { Reads::Nearest } else { Reads::Leader };
-        Tuned { votes, reads, latest: true, remote: false }
+        let fast = protocol == "carousel-fast";
+        let carousel = if fast { carousel::Tuned::FAST } else { carousel::Tuned::BASIC };
+        Tuned { carousel, coordinator: Coordinator::default() }
     }
 
     /// Of a keyspace of this protocol what it says, which the protocol refuses where it is wrong; of any other what the
     /// protocol has by default.
     fn of(protocol: &str, keyspace: &Keyspace) -> Tuned {
         let default = Tuned::by_default(protocol);
-        if keyspace.protocol != protocol {
-            return default;
-        }
-        let reads = [("leader", Reads::Leader), ("local", Reads::Local), ("nearest", Reads::Nearest)];
-        let mut reader = keyspace.parameters.read();
-        Tuned {
-            votes: reader.boolean("fast_path", default.votes),
-            reads: reader.choice("reads", default.reads, &reads),
-            latest: reader.choice("read_only", default.latest, &[("moment", false), ("latest", true)]),
-            remote: reader.choice("coordinator", default.remote, &[("local", false), ("remote", true)]),
-        }
+        reader_of(keyspace, protocol).map_or(default, |mut reader| Tuned {
+            carousel: default.carousel.read(&mut reader),
+            coordinator: Coordinator::read(&mut reader),
+        })
+    }
+
+    /// Whether what only reads takes the way of what writes under Carousel, as it does in a keyspace that is served and says
+    /// nothing.
+    fn latest(self) -> bool {
+        self.carousel.latest.unwrap_or(true)
     }
 
     /// What `read_only` says of Carousel.
     fn read_only(self) -> &'static str {
-        if self.latest { "latest" } else { "moment" }
+        if self.latest() { "latest" } else { "moment" }
     }
 }
 
@@ -428,7 +424,8 @@ mod tests {
         ];
         let (matrix, groups) = (ec2(), PL_A());
         let all = |protocol, workload| {
-            let tuned = Tuned { latest: false, ..Tuned::by_default(protocol) };
+            let mut tuned = Tuned::by_default(protocol);
+            tuned.carousel.latest = Some(false);
             let found = latencies(&matrix, Partitions::new(&groups), workload, protocol, tuned).unwrap();
             Latencies::mixed(found.iter().map(|found| (found, 1.0)).collect::<Vec<_>>())
         };

@@ -2,10 +2,29 @@
 //!
 //! Source: `specs/carousel.md` 6.2; processing and sync at no cost, nothing else under way.
 
+use isochrone_core::deployment::ParameterReader;
 use isochrone_core::{Matrix, RegionId, Span};
 
 use crate::Partitions;
 use crate::partitions::{Footprint, way};
+
+/// Who coordinates a transaction.
+#[derive(Copy, Clone, Eq, PartialEq, Hash, Debug, Default)]
+pub enum Coordinator {
+    /// A group that is led in the client's region if there is one, or else the nearest; it asks the participants.
+    #[default]
+    Local,
+    /// The first participant, wherever it is; the client asks the participants, and they answer the coordinator.
+    Remote,
+}
+
+impl Coordinator {
+    /// `coordinator = "remote"`.
+    pub fn read(reader: &mut ParameterReader<'_>) -> Coordinator {
+        let choices = [("local", Coordinator::Local), ("remote", Coordinator::Remote)];
+        reader.choice("coordinator", Coordinator::default(), &choices)
+    }
+}
 
 /// From the client's call to its answer, of any transaction: reads at the leaders; the coordinator asks all participants,
 /// each of which replicates before it answers; then the decision is replicated.

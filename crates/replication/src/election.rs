@@ -94,9 +94,14 @@ impl Watch {
         }
     }
 
-    /// For how long a leader that is followed, or a candidate, may say nothing.
-    fn silence(&self) -> Span {
+    /// For how long a leader that is followed, or a candidate, may say nothing; and a leader's followers, who bear as much.
+    pub(crate) fn silence(&self) -> Span {
         self.losses.bears(self.rule)
+    }
+
+    /// Leaders that live were lost soon one after another: what each has had others send may be on its way still.
+    pub(crate) fn is_unsteady(&self) -> bool {
+        self.silence() > self.rule
     }
 
     /// Draws how long this member is patient. Seats come in the order of `places`.
@@ -136,6 +141,18 @@ impl Watch {
     /// died says so no more, and who follows the next one need not be more patient.
     pub(crate) fn lives(&mut self, ballot: Ballot, now: Instant) {
         if self.given_up.take_if(|given_up| ballot <= *given_up).is_some() {
+            self.losses.lost(self.rule, now);
+        }
+    }
+
+    /// This member led in this ballot, and leads no more since it hears too few.
+    pub(crate) fn cut_off(&mut self, ballot: Ballot) {
+        self.given_up = Some(ballot);
+    }
+
+    /// Somebody answers what was said in this ballot of this member. Where it took itself for cut off the answer was only late.
+    pub(crate) fn answered(&mut self, ballot: Ballot, now: Instant) {
+        if self.given_up.take_if(|given_up| *given_up == ballot).is_some() {
             self.losses.lost(self.rule, now);
         }
     }
@@ -180,25 +197,25 @@ impl Watch {
 #[derive(Clone, Hash, Debug)]
 pub(crate) struct Gathering {
     wait: Span,
+    begun: Instant,
     until: Instant,
-    prolonged: bool,
 }
 
 impl Gathering {
     /// Begins to wait, where the first attempt takes `wait`.
     pub(crate) fn begin(wait: Span, failures: u32, now: Instant) -> Gathering {
         let wait = campaign(wait, failures);
-        Gathering { wait, until: now + wait, prolonged: false }
+        Gathering { wait, begun: now, until: now + wait }
     }
 
-    /// Somebody's promise is on its way.
+    /// The promise of somebody who has not promised yet is on its way.
     pub(crate) fn goes_on(&mut self, now: Instant) {
-        (self.until, self.prolonged) = (now + self.wait, true);
+        self.until = now + self.wait;
     }
 
-    /// Whether promises have been on their way for long.
-    pub(crate) fn is_prolonged(&self) -> bool {
-        self.prolonged
+    /// Whether promises that are on their way have been waited for as long as `silence`, which is as long as others bear.
+    pub(crate) fn is_prolonged(&self, silence: Span, now: Instant) -> bool {
+        self.until > self.begun + self.wait && now.since(self.begun) >= silence
     }
 
     /// Whether it has been waited for long enough.
@@ -270,10 +287,31 @@ mod tests {
             busy.deposed(now);
             assert_eq!(busy.silence(), rule * times, "this one was busy itself");
         }
+        let mut leader = Watch::new(rule);
+        for times in [1, 2] {
+            leader.cut_off(ballot(times));
+            leader.answered(ballot(times - 1), now);
+            leader.lives(ballot(times + 1), now);
+            assert_eq!(leader.silence(), rule, "of another reign, and by another");
+            (0..2).for_each(|_| leader.answered(ballot(times), now));
+            assert_eq!((leader.silence(), leader.is_unsteady()), (rule * u64::from(times), times > 1));
+        }
         candidate.promised(ballot(3), now);
         candidate.give_up(ballot(4));
         candidate.lives(ballot(3), now);
         assert_eq!(candidate.silence(), rule * 2, "it was not followed any more");
+    }
+
+    #[test]
+    fn who_gathers_promises_for_long_knows_that_some_are_on_their_way() {
+        let (wait, silence) = (Span::from_millis(300), Span::from_millis(400));
+        let at = |ms| Instant::ZERO + Span::from_millis(ms);
+        let mut gathering = Gathering::begin(wait, 0, at(100));
+        assert!(!gathering.is_prolonged(silence, at(900)), "nobody has said so");
+        gathering.goes_on(at(350));
+        assert!(!gathering.is_prolonged(silence, at(499)), "it took no longer than any other");
+        assert!(gathering.is_prolonged(silence, at(500)));
+        assert_eq!([649, 650].map(|ms| gathering.is_over(at(ms))), [false, true]);
     }
 
     #[test]

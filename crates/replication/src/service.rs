@@ -4,27 +4,7 @@ use crate::knobs::{LEAST, MOST};
 use isochrone_core::Span;
 use isochrone_core::deployment::ParameterReader;
 
-/// When the client of a write is answered.
-#[derive(Copy, Clone, Eq, PartialEq, Hash, Debug)]
-pub enum Reply {
-    /// When the command is executed.
-    Execute,
-    /// When its place can no longer be lost, if its reply depends on nothing in the state. Another client may
-    /// then read what was there before; all replicas still execute one order.
-    Commit,
-}
-
-impl Reply {
-    const ALL: [Reply; 2] = [Reply::Execute, Reply::Commit];
-
-    /// Its name in deployment files.
-    pub fn name(self) -> &'static str {
-        match self {
-            Reply::Execute => "execute",
-            Reply::Commit => "commit",
-        }
-    }
-}
+pub use isochrone_plan::Reply;
 
 /// The knobs of sessions, the same for every protocol.
 #[derive(Copy, Clone, Eq, PartialEq, Hash, Debug)]
@@ -49,7 +29,7 @@ impl Service {
     /// The defaults for replicas and clients that are at most this far apart.
     pub fn for_rtt(rtt_max: Span) -> Service {
         Service {
-            reply: Reply::Execute,
+            reply: Reply::default(),
             forward: true,
             session_idle: Span::from_secs(600),
             retry: rtt_max * 2 + Span::from_millis(400),
@@ -69,7 +49,7 @@ impl Service {
     /// of a commit before the execution.
     pub fn read_from(&mut self, reader: &mut ParameterReader<'_>, commits: bool) {
         if commits {
-            self.reply = reader.choice("reply", self.reply, &Reply::ALL.map(|reply| (reply.name(), reply)));
+            self.reply = Reply::read(reader);
         }
         let routes = [("forward", true), ("redirect", false)];
         self.forward = reader.choice("route", self.forward, &routes);

@@ -35,7 +35,8 @@ pub enum Next<R> {
 
 /// An order to the simulated cluster's operators, for the fault kind `membership`.
 pub enum Admin {
-    /// Asks a server process; the request must be of its `Process::Request` type.
+    /// Asks a server process; the request must be of its `Process::Request` type. One of another type is dropped without a
+    /// word, as one to a process that is down is: a test should see that what it asks for is answered.
     Request {
         /// Which process.
         process: ProcessId,

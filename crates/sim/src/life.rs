@@ -113,7 +113,7 @@ impl<F: Protocol> Simulation<F> {
         world.at = world.now;
         world.oracle.started(place.id);
         if let Err(error) = self.seats[process as usize].open(world) {
-            let text = format!("{} cannot read its own snapshot: {error}", world.places[process as usize].id);
+            let text = format!("{} cannot read what it has kept: {error}", world.places[process as usize].id);
             world.broken.get_or_insert((ViolationKind::Encoding, text));
             return false;
         }

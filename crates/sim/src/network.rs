@@ -206,7 +206,7 @@ impl Network {
     ) -> Route {
         /// A backlog longer than this overflows the sender's queue, which drops.
         const BACKLOG: u64 = 2_000_000_000;
-        /// What nobody overtakes any more, since the system has it.
+        /// What nobody overtakes any more, since the system has it: as much as a node leaves it of a fast line. Of a slow one it is less.
         const LEAVING: usize = 64 << 10;
         let index = from * self.nodes + to;
         let waiting = &mut self.waiting[index];

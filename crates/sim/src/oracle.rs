@@ -24,7 +24,7 @@ pub enum ViolationKind {
     Liveness,
     /// A ticket was answered that is not open.
     Ticket,
-    /// A message or snapshot did not survive its own encoding.
+    /// A message, a record or a snapshot did not survive its own encoding.
     Encoding,
     /// The run took more events than it may.
     Budget,

@@ -6,7 +6,7 @@ use crate::trace::{FlowEvent, label};
 use crate::world::{Event, Input, Outcome, Outgoing, World};
 use isochrone_core::{
     Blob, Effect, Fact, Identity, Lane, Malformed, Mark, Outbox, Process, ProcessId, Protocol, Random,
-    Snapshot, Ticket, Urgency,
+    Snapshot, Ticket, Urgency, wire,
 };
 use std::collections::VecDeque;
 
@@ -182,7 +182,15 @@ impl<F: Protocol, P: Process<Message = F::Message>> Actor<F> for Seat<F, P> {
             process.restore(chunk.clone())?;
         }
         for (_, record) in &self.records {
-            process.replay(record.clone());
+            // On a node it has been bytes meanwhile, and so it has here.
+            let again = wire::decode::<P::Record>(&wire::encode(record));
+            match again {
+                Ok(again) if again == *record => process.replay(again),
+                again => {
+                    let cause = format!("{} came back from its bytes as {}", label(record), label(&again));
+                    return Err(Malformed { what: "record", cause });
+                }
+            }
         }
         self.process = Some(process);
         let seed = world.seed ^ self.id.to_u64().rotate_left(20) ^ u64::from(self.incarnation) << 32;

@@ -441,7 +441,7 @@ impl<F: Protocol> Simulation<F> {
     }
 
     /// Gives a server process a request of its own type; the outcome comes back by
-    /// [`Driver::administered`].
+    /// [`Driver::administered`]. A request of another type, or to a process that is down, is dropped without a word.
     pub fn administer(&mut self, id: ProcessId, ticket: Ticket, request: Box<dyn Any + Send>) {
         let process = self.process_index(id);
         if self.world.places[process as usize].up {

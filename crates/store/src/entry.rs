@@ -70,3 +70,8 @@ impl Store {
         state(self) == state(other)
     }
 }
+
+#[test]
+fn what_is_kept_has_the_shape_of_its_format() {
+    isochrone_core::shape::hold::<Whole>("entry");
+}

@@ -425,3 +425,9 @@ fn add_entries(stream: &mut Stream, (id, fields): Dated) -> bool {
     stream.head_mut().added += 1;
     stream.restore(id, fields.into())
 }
+
+#[test]
+fn what_is_kept_has_the_shape_of_its_format() {
+    let shapes = isochrone_core::shape::Shapes::default().with::<Vec<Piece>>("served or absent");
+    shapes.with::<Head>("head").with::<(Section, Vec<Piece>)>("on its way").hold("store");
+}

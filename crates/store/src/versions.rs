@@ -494,3 +494,8 @@ impl Export for View {
         }
     }
 }
+
+#[test]
+fn what_is_kept_has_the_shape_of_its_format() {
+    isochrone_core::shape::hold::<Chunk>("versions");
+}

@@ -6,7 +6,7 @@ use isochrone_core::command::{Content, Dated, StreamHead, StreamId, StreamPart};
 /// A part has about so many bytes: a command that others can wait for. An element of its own may have more.
 const BYTES: usize = 1 << 20;
 /// Words of a part at most.
-const WORDS: usize = 10_000;
+pub(super) const WORDS: usize = 10_000;
 
 /// A type of values.
 #[derive(PartialEq, Eq, Debug)]

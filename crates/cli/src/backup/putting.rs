@@ -1,22 +1,32 @@
-//! A value that is longer than a node takes at once, put back in parts: into a key that was not there, or is deleted with the first
-//! of them. What can be told to be refused is told before anything is written; what a node refuses in the middle is deleted again.
+//! A value that is longer than a node takes at once, put back in parts: into a key of its own, which gets the name of the one that is
+//! meant when all of it is there. Until then what was there stays, whatever happens to the rest. A key that is left has a deadline.
 
-use super::parts::{Part, Type, What};
+use super::parts::{self, Part, Type, What};
 use super::restore::Limits;
 use super::wire::{Connection, Reply};
 use super::{Patience, passes, passes_by, shown};
 use anyhow::anyhow;
+use std::collections::VecDeque;
+use std::time::{SystemTime, UNIX_EPOCH};
+use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 /// What a user needs.
-const RIGHTS: &str =
-    "the user needs +@read +@write +watch +multi +exec for a value that is put back in parts";
+const RIGHTS: &str = "the user needs +@read +@write +multi +exec for a value that is put back in parts";
 /// Commands of a transaction at most, and about so many bytes: of a command as well, but for an element that has more. The least that
 /// `bulk` can be leaves twice as many.
-const PARTS: usize = 256;
+const PARTS: usize = 1_024;
 const BYTES: u64 = 1 << 19;
-/// Words of a command that may be as many as one likes, beside its name and the key: the least that `elements` can be is 16, and no node
-/// tells it.
-const WORDS: usize = 12;
+/// Transactions under way.
+pub(super) const WINDOW: usize = 4;
+/// Words of a command where the node does not tell how many it takes: the least that `elements` can be.
+const LEAST: u64 = 16;
+/// What keys begin with that values are put back into.
+const NAME: &str = "isochrone-restore:";
+/// So long such a key stays behind its last part, and where it does not get its name, milliseconds: longer than anything is waited for.
+const STAYS: &[u8] = b"3600000";
+/// So many names are tried where no name is sure to be of the same partition, of which there are at most 1,024; and so many at once.
+const NAMES: u64 = 16 * 1_024;
+const AT_ONCE: u64 = 64;
 
 /// Why a value is not put back.
 #[derive(Debug)]
@@ -25,8 +35,8 @@ pub(super) enum Stop {
     Exists,
     /// It is refused.
     Refused(String),
-    /// Nobody knows whether something of it is there.
-    Unknown(String),
+    /// It is to be begun anew: nobody knows what was executed, or in which order.
+    Again(String),
     /// Nothing more can be asked.
     Broken(anyhow::Error),
 }
@@ -37,22 +47,36 @@ impl From<anyhow::Error> for Stop {
     }
 }
 
+/// A transaction that is not answered yet.
+struct Sent {
+    /// Commands in it.
+    queued: usize,
+    /// Elements that it appends to a list.
+    pushed: i64,
+}
+
 /// A key whose value is put back.
 pub(super) struct Putting<'a> {
     connection: &'a mut Connection,
     key: &'a [u8],
     limits: Limits,
-    /// Delete what is there, with the first parts.
+    /// What is there is replaced.
     replace: bool,
-    /// Something of it is there.
+    /// The key that has the value until all of it is there, and whether something of it may be.
+    beside: Vec<u8>,
+    opened: bool,
+    /// Something of it is there for certain.
     begun: bool,
-    /// All of it is, or what others have made of it.
-    complete: bool,
+    /// Elements of a list that are there.
+    length: i64,
     /// Not sent yet.
     batch: Vec<Part>,
     bytes: u64,
     /// Parts that a transaction may have.
     most: usize,
+    /// Transactions that may be under way, and those that are.
+    window: usize,
+    under_way: VecDeque<Sent>,
     patience: Patience,
 }
 
@@ -63,37 +87,39 @@ impl<'a> Putting<'a> {
         key: &'a [u8],
         limits: Limits,
         replace: bool,
+        window: usize,
     ) -> Putting<'a> {
-        let patience = Patience::new();
+        // Two commands go with them.
+        let most = limits.elements.map_or(PARTS, |elements| elements.saturating_sub(2) as usize);
         Putting {
             connection,
             key,
             limits,
             replace,
+            beside: beside(key, 0),
+            opened: false,
             begun: false,
-            complete: false,
+            length: 0,
             batch: Vec::new(),
             bytes: 0,
-            most: PARTS,
-            patience,
+            most: most.clamp(1, PARTS),
+            window,
+            under_way: VecDeque::new(),
+            patience: Patience::new(),
         }
-    }
-
-    /// Whether something of it is there, and not all.
-    pub(super) fn is_torn(&self) -> bool {
-        self.begun && !self.complete
     }
 
     /// Whether the node takes what this part is written with, as far as its limits are known; nothing is asked.
     pub(super) fn check(part: Part, key: &[u8], limits: Limits) -> Result<(), Stop> {
-        pieces(part).iter().try_for_each(|piece| fits(piece, key, limits).map(drop))
+        let beside = beside(key, 0);
+        pieces(part, limits).iter().try_for_each(|piece| fits(piece, &beside, limits).map(drop))
     }
 
     /// The next part.
     pub(super) fn take(&mut self, part: Part) -> Result<(), Stop> {
-        for piece in pieces(part) {
-            let bytes = fits(&piece, self.key, self.limits)?;
-            let full = self.batch.len() >= PARTS || self.bytes + bytes > BYTES.min(self.limits.command);
+        for piece in pieces(part, self.limits) {
+            let bytes = fits(&piece, &self.beside, self.limits)?;
+            let full = self.batch.len() >= self.most || self.bytes + bytes > BYTES.min(self.limits.command);
             if !self.batch.is_empty() && full {
                 self.send()?;
             }
@@ -103,7 +129,7 @@ impl<'a> Putting<'a> {
         Ok(())
     }
 
-    /// Sends the rest, sees that there are so many elements, where that is known, and says when the key expires.
+    /// Sends the rest, sees that there are so many elements, where that is known, and gives the value its deadline and its key.
     pub(super) fn finish(
         &mut self,
         kind: &Type,
@@ -111,36 +137,80 @@ impl<'a> Putting<'a> {
         deadline: Option<u64>,
     ) -> Result<(), Stop> {
         self.send()?;
+        while !self.under_way.is_empty() {
+            self.settle()?;
+        }
         if !self.begun {
             let text = "nothing of it was saved: it was written, or had gone, while it was read";
             return Err(Stop::Refused(text.to_owned()));
         }
-        let reply = match self.ask(&[kind.count.as_bytes(), self.key]) {
-            Err(Stop::Refused(text)) if text.starts_with("WRONGTYPE") => return Err(self.left(&text)),
-            reply => reply?,
+        let beside = self.beside.clone();
+        if let Some(elements) = elements {
+            let reply = self.ask(&[kind.count.as_bytes(), beside.as_slice()])?;
+            let Reply::Number(found) = reply else { return Err(self.connection.strange().into()) };
+            if u64::try_from(found) != Ok(elements) {
+                let text = format!("{found} elements were there once its {elements} had been written");
+                return Err(Stop::Refused(text));
+            }
+        }
+        let deadline = deadline.map(|deadline| deadline.to_string());
+        let dated: Vec<&[u8]> = match &deadline {
+            Some(deadline) => vec![&b"PEXPIREAT"[..], beside.as_slice(), deadline.as_bytes()],
+            None => vec![&b"PERSIST"[..], beside.as_slice()],
         };
-        let Reply::Number(found) = reply else { return Err(self.connection.strange().into()) };
-        if let Some(elements) = elements.filter(|elements| u64::try_from(found) != Ok(*elements)) {
-            let text = format!("{found} elements are there once its {elements} are written");
-            return Err(self.left(&text));
+        if deadline.is_some() {
+            // Where it were refused in the transaction, the rest of that would be executed.
+            self.ask(&dated)?;
+            // Until then it stays no longer than before.
+            self.ask(&[b"PEXPIRE", beside.as_slice(), STAYS])?;
         }
-        if let Some(deadline) = deadline {
-            self.ask(&[b"PEXPIREAT", self.key, deadline.to_string().as_bytes()])?;
+        self.rename(&dated)
+    }
+
+    /// Gives what was written the key that is meant, with its deadline, in one step.
+    fn rename(&mut self, dated: &[&[u8]]) -> Result<(), Stop> {
+        let name: &[u8] = if self.replace { b"RENAME" } else { b"RENAMENX" };
+        let mut unknown = false;
+        loop {
+            self.connection.push(&[b"MULTI"]);
+            self.connection.push(dated);
+            self.connection.push(&[name, self.beside.as_slice(), self.key]);
+            // Where it is there still, the other key is as well.
+            self.connection.push(&[b"PEXPIRE", self.beside.as_slice(), STAYS]);
+            self.connection.push(&[b"EXEC"]);
+            self.connection.flush()?;
+            let answers = match self.answers(3)? {
+                Ok(answers) => answers,
+                Err(text) if passes_by(&text) && self.patience.wait(self.connection.at(), &text) => {
+                    unknown |= !passes(&text);
+                    continue;
+                }
+                Err(text) => return Err(refused(text)),
+            };
+            return match answers.into_iter().nth(1) {
+                Some(Reply::Number(0)) => Err(Stop::Exists),
+                Some(Reply::Error(text)) if text.starts_with("ERR no such key") => {
+                    // It may have been done, as nobody knew.
+                    let done = unknown && self.ask(&[b"EXISTS", self.key])? != Reply::Number(0);
+                    if done { Ok(()) } else { Err(gone()) }
+                }
+                Some(Reply::Error(text)) => Err(refused(text)),
+                Some(_) => Ok(()),
+                None => Err(self.connection.strange().into()),
+            };
         }
-        // Not before: what is without its deadline would stay for good.
-        self.complete = true;
+    }
+
+    /// Deletes what is there of it, once all is answered that was asked.
+    pub(super) fn undo(&mut self) -> anyhow::Result<()> {
+        for Sent { queued, .. } in std::mem::take(&mut self.under_way) {
+            drop(self.answers(queued)?);
+        }
+        if self.opened {
+            // Where that is refused it goes by its deadline.
+            self.connection.ask(&[b"DEL", self.beside.as_slice()])?;
+        }
         Ok(())
-    }
-
-    /// What is there is no longer its own to delete.
-    fn left(&mut self, text: &str) -> Stop {
-        self.complete = true;
-        Stop::Refused(format!("{text}: somebody else has written it, and it is left so"))
-    }
-
-    /// Deletes what is there of it.
-    pub(super) fn undo(&mut self) -> Result<(), Stop> {
-        self.ask(&[b"DEL", self.key]).map(drop)
     }
 
     /// Asks what may be asked again.
@@ -158,24 +228,37 @@ impl<'a> Putting<'a> {
         }
     }
 
-    /// Sends what was not sent yet.
+    /// Sends what was not sent yet. The first is waited for, so that most of what is refused is refused there; and so is each where no
+    /// more may be under way.
     fn send(&mut self) -> Result<(), Stop> {
         self.bytes = 0;
         let batch = std::mem::take(&mut self.batch);
+        if batch.is_empty() {
+            return Ok(());
+        }
+        if !self.opened {
+            self.open()?;
+        }
+        if self.begun && self.window > 1 {
+            if self.under_way.len() >= self.window {
+                self.settle()?;
+            }
+            let sent = self.push(&batch)?;
+            self.under_way.push_back(sent);
+            return Ok(());
+        }
         let mut rest = batch.as_slice();
         while !rest.is_empty() {
             let (parts, behind) = rest.split_at(self.most.min(rest.len()));
-            match self.execute(parts)? {
-                None => {
-                    (self.begun, rest) = (true, behind);
-                    self.patience.renew();
-                }
+            let sent = self.push(parts)?;
+            match self.hear(&sent)? {
+                None => rest = behind,
                 Some(text) if passes(&text) => {
                     if !self.patience.wait(self.connection.at(), &text) {
                         return Err(Stop::Broken(anyhow!("{}: {text}", self.connection.at())));
                     }
                 }
-                Some(text) if text.starts_with("UNKNOWN ") => return Err(Stop::Unknown(text)),
+                Some(text) if text.starts_with("UNKNOWN ") => return Err(Stop::Again(text)),
                 // So many may be more than a transaction of this protocol takes.
                 Some(_) if parts.len() > 1 => self.most = (parts.len() / 2).max(1),
                 Some(text) => return Err(refused(text)),
@@ -184,84 +267,149 @@ impl<'a> Putting<'a> {
         Ok(())
     }
 
-    /// Writes these parts, all of them or none; the error where it is none.
-    fn execute(&mut self, parts: &[Part]) -> Result<Option<String>, Stop> {
-        if !self.begun && !self.replace && !self.holds(b"EXISTS", 0)? {
-            return Err(Stop::Exists);
+    /// Finds a key that can be renamed to the one that is meant, and sees whether that one is there.
+    fn open(&mut self) -> Result<(), Stop> {
+        let key = self.key;
+        // What is said goes out whole, before anything is heard.
+        let at_once = (BYTES / (2 * key.len() as u64 + 64)).clamp(1, AT_ONCE);
+        let mut tried = 0;
+        while tried < NAMES {
+            // Most keys have a neighbour that is sure.
+            let count = if tried == 0 { 1 } else { at_once.min(NAMES - tried) };
+            let names: Vec<Vec<u8>> = (tried..tried + count).map(|nth| beside(key, nth)).collect();
+            for name in &names {
+                self.connection.push(&[b"EXISTS", key, name.as_slice()]);
+            }
+            self.connection.flush()?;
+            let mut replies = Vec::new();
+            for _ in &names {
+                replies.push(self.connection.answer()?);
+            }
+            let mut passing = None;
+            for (name, reply) in names.into_iter().zip(replies) {
+                match reply {
+                    Reply::Number(1..) if !self.replace => return Err(Stop::Exists),
+                    Reply::Number(_) => {
+                        self.patience.renew();
+                        self.beside = name;
+                        self.opened = true;
+                        return Ok(());
+                    }
+                    Reply::Error(text) if text.starts_with("CROSSSLOT") => {}
+                    Reply::Error(text) if passes_by(&text) => passing = Some(text),
+                    Reply::Error(text) => return Err(refused(text)),
+                    _ => return Err(self.connection.strange().into()),
+                }
+            }
+            match passing {
+                None => {
+                    self.patience.renew();
+                    tried += count;
+                }
+                Some(text) if self.patience.wait(self.connection.at(), &text) => {}
+                Some(text) => return Err(refused(text)),
+            }
         }
-        if self.begun
-            && let Some(from) = parts.first().and_then(beginning).filter(|from| *from > 0)
-            && !self.holds(b"STRLEN", from)?
-        {
-            // It would have zeros where the parts before are no longer.
-            return Err(self.left("its length is another than what is written so far"));
+        Err(Stop::Refused(format!(
+            "none of {NAMES} other keys lies in its partition, so that it could be renamed to this one; such a key lies beside any whose \
+             name has no `}}`, or something between its first braces"
+        )))
+    }
+
+    /// Sends these parts, to be written all or none.
+    fn push(&mut self, parts: &[Part]) -> anyhow::Result<Sent> {
+        let Putting { connection, beside, .. } = self;
+        connection.push(&[b"MULTI"]);
+        connection.push(&[b"EXISTS", beside.as_slice()]);
+        for part in parts {
+            connection.push(&part.command(beside));
         }
-        // Without it the others would be executed by themselves.
-        if let Reply::Error(text) = self.connection.ask(&[b"MULTI"])? {
+        connection.push(&[b"PEXPIRE", beside.as_slice(), STAYS]);
+        connection.push(&[b"EXEC"]);
+        connection.flush()?;
+        let pushed = parts.iter().filter(|part| part.what == What::List).map(|part| part.words.len() as i64);
+        Ok(Sent { queued: parts.len() + 2, pushed: pushed.sum() })
+    }
+
+    /// Hears of a transaction; the error where none of it was executed.
+    fn hear(&mut self, sent: &Sent) -> Result<Option<String>, Stop> {
+        let answers = match self.answers(sent.queued)? {
+            Ok(answers) => answers,
+            Err(text) => return Ok(Some(text)),
+        };
+        let error = answers.iter().find_map(|answer| match answer {
+            Reply::Error(text) => Some(text.clone()),
+            _ => None,
+        });
+        if let Some(text) = error {
+            // Of the others some were executed.
             return Err(refused(text));
         }
-        let mut queued = parts.len();
-        if !self.begun && self.replace {
-            self.connection.push(&[b"DEL", self.key]);
-            queued += 1;
+        // Else it would have only what was written since.
+        if answers.first() != Some(&Reply::Number(i64::from(self.begun))) {
+            return Err(gone());
         }
-        for part in parts {
-            self.connection.push(&part.command(self.key));
+        self.begun = true;
+        self.length += sent.pushed;
+        let length = answers.len().checked_sub(2).and_then(|at| answers.get(at));
+        if sent.pushed > 0 && length != Some(&Reply::Number(self.length)) {
+            return Err(Stop::Refused(
+                "its elements were written in another order than they have".to_owned(),
+            ));
         }
-        self.connection.push(&[b"EXEC"]);
-        self.connection.flush()?;
+        self.patience.renew();
+        Ok(None)
+    }
+
+    /// Hears of the oldest transaction under way. Where it is refused, what was sent behind it may have been executed.
+    fn settle(&mut self) -> Result<(), Stop> {
+        let Some(sent) = self.under_way.pop_front() else { return Ok(()) };
+        match self.hear(&sent) {
+            Ok(None) => Ok(()),
+            Ok(Some(text)) | Err(Stop::Refused(text)) => Err(Stop::Again(text)),
+            Err(stop) => Err(stop),
+        }
+    }
+
+    /// What is answered to a transaction of so many commands; the error where none of them was executed.
+    fn answers(&mut self, queued: usize) -> anyhow::Result<Result<Vec<Reply>, String>> {
         let mut wrong = None;
-        for _ in 0..queued {
+        for _ in 0..=queued {
             if let Reply::Error(text) = self.connection.answer()? {
-                // The connection ends with it. All was measured before, but for the words of an entry, which has all of its fields.
+                // The connection ends with it. All was measured before, where the node has told its limits.
                 if text.starts_with("ERR Protocol error") {
                     let (at, key) = (self.connection.at(), shown(self.key));
-                    return Err(anyhow!("{at}: {key}: {text}\n  raise `elements` in [limits]").into());
+                    return Err(anyhow!("{at}: {key}: {text}\n  raise `elements` in [limits]"));
                 }
                 wrong = wrong.or(Some(text));
             }
         }
         match self.connection.answer()? {
-            Reply::List(answers) => {
-                let error = answers.into_iter().find_map(|answer| match answer {
-                    Reply::Error(text) => Some(text),
-                    _ => None,
-                });
-                // Of the others some were executed.
-                self.begun = true;
-                match error {
-                    None => Ok(None),
-                    Some(text) if text.starts_with("WRONGTYPE") => Err(self.left(&text)),
-                    Some(text) => Err(refused(text)),
-                }
-            }
-            // Somebody has written the key since it was looked at.
-            Reply::Nothing if self.begun => Err(self.left("it has changed since its length was asked for")),
-            Reply::Nothing => Err(Stop::Exists),
-            Reply::Error(text) => Ok(Some(wrong.unwrap_or(text))),
-            _ => Err(self.connection.strange().into()),
+            Reply::List(answers) => Ok(Ok(answers)),
+            Reply::Error(text) => Ok(Err(wrong.unwrap_or(text))),
+            _ => Err(self.connection.strange()),
         }
     }
+}
 
-    /// Watches the key, and says whether this command answers this number; where it does not, the key is no longer watched.
-    fn holds(&mut self, name: &[u8], number: u64) -> Result<bool, Stop> {
-        self.ask(&[b"WATCH", self.key])?;
-        let holds = match self.ask(&[name, self.key]) {
-            Ok(Reply::Number(told)) => Ok(u64::try_from(told) == Ok(number)),
-            Ok(_) => Err(self.connection.strange().into()),
-            Err(Stop::Refused(text)) if text.starts_with("WRONGTYPE") => Ok(false),
-            Err(stop) => Err(stop),
-        };
-        if matches!(holds, Ok(false) | Err(Stop::Refused(_) | Stop::Unknown(_))) {
-            // `EXEC` of the next key would fail for this one; `UNWATCH` wants a right of its own.
-            self.connection.push(&[b"MULTI"]);
-            self.connection.push(&[b"EXEC"]);
-            self.connection.flush()?;
-            self.connection.answer()?;
-            self.connection.answer()?;
-        }
-        holds
+/// A key that nobody else has, another for each number. Where this one can have such a neighbour, it lies in the same partition
+/// whatever that is, by what is between the first braces; else in any.
+fn beside(key: &[u8], nth: u64) -> Vec<u8> {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
+    let number =
+        xxh3_64_with_seed(key, since ^ u64::from(std::process::id()).rotate_left(32)).wrapping_add(nth);
+    let begin = format!("{NAME}{number:016x}:").into_bytes();
+    if key.is_empty() || key.contains(&b'}') {
+        [&begin[..], key].concat()
+    } else {
+        [&begin[..], b"{", key, b"}"].concat()
     }
+}
+
+fn gone() -> Stop {
+    Stop::Refused(
+        "what was written of it has gone: somebody has deleted it, or its deadline has passed".to_owned(),
+    )
 }
 
 /// Where a part of a string begins.
@@ -272,19 +420,21 @@ fn beginning(part: &Part) -> Option<u64> {
     }
 }
 
-/// Cuts a part between its elements, so that each piece is a command that nodes with small limits take.
-fn pieces(part: Part) -> Vec<Part> {
+/// Cuts a part between its elements, so that each piece is a command that the node takes.
+fn pieces(part: Part, limits: Limits) -> Vec<Part> {
     let element = match part.what {
         What::List | What::Set => 1,
         What::Sorted | What::Hash => 2,
         _ => return vec![part],
     };
+    // Beside the command's name and the key.
+    let most = (limits.elements.unwrap_or(LEAST).saturating_sub(2) as usize).min(parts::WORDS);
     let mut pieces: Vec<Part> = Vec::new();
     let mut room = 0;
     for words in part.words.chunks(element) {
         let bytes = words.iter().map(|word| word.len() as u64).sum::<u64>();
         match pieces.last_mut() {
-            Some(last) if last.words.len() < WORDS && bytes <= room => {
+            Some(last) if last.words.len() + element <= most && bytes <= room => {
                 last.words.extend_from_slice(words);
                 room -= bytes;
             }
@@ -298,8 +448,14 @@ fn pieces(part: Part) -> Vec<Part> {
 }
 
 /// The bytes of the command that this is written with; an error where the node does not take it.
-fn fits(part: &Part, key: &[u8], Limits { bulk, command }: Limits) -> Result<u64, Stop> {
+fn fits(part: &Part, key: &[u8], Limits { bulk, command, elements }: Limits) -> Result<u64, Stop> {
     let words = part.command(key);
+    if let Some(elements) = elements.filter(|elements| words.len() as u64 > *elements) {
+        return Err(Stop::Refused(format!(
+            "an entry of it is written with a command of {} words, and the node takes {elements}; raise `elements` in [limits]",
+            words.len()
+        )));
+    }
     let longest = words.iter().map(|word| word.len() as u64).max().unwrap_or(0);
     let bytes = words.iter().map(|word| word.len() as u64 + 16).sum::<u64>();
     if longest > bulk || bytes > command {
@@ -322,4 +478,23 @@ fn fits(part: &Part, key: &[u8], Limits { bulk, command }: Limits) -> Result<u64
 
 fn refused(text: String) -> Stop {
     Stop::Refused(if text.starts_with("NOPERM") { format!("{text}; {RIGHTS}") } else { text })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use isochrone_core::key_tag;
+
+    #[test]
+    fn a_key_that_is_to_be_renamed_lies_where_the_other_does() {
+        for key in [&b"a"[..], b"a{b", b"{tag}", b"a{tag}b}{c}", b"{{}"] {
+            assert_eq!(key_tag(&beside(key, 0)), key_tag(key), "{}", shown(key));
+        }
+        // No other key lies there: names are tried until one is of the same partition.
+        for key in [&b""[..], b"a}", b"{}a", b"a{}{b}"] {
+            let (one, other) = (beside(key, 0), beside(b"other", 0));
+            assert_eq!(key_tag(&one), one, "{}", shown(key));
+            assert_ne!(one[..NAME.len() + 16], other[..NAME.len() + 16]);
+        }
+    }
 }

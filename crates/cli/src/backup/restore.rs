@@ -4,10 +4,10 @@ use super::arguments::Restore;
 use super::format::{Entry, InParts, Next, NextPart, Reader};
 use super::parts::{self, Part, Type};
 use super::place::{self, Place, refused};
-use super::putting::{Putting, Stop};
+use super::putting::{Putting, Stop, WINDOW};
 use super::verify::{blamed, faulty, pass, to_the_end};
 use super::wire::{Connection, Head, Reply};
-use super::{Patience, passes, shown, unreadable};
+use super::{PAUSE, Patience, passes, shown, unreadable};
 use crate::arguments::Format;
 use crate::output::{bar, print_json, print_text, say};
 use crate::{Status, Usage};
@@ -30,7 +30,7 @@ const REFUSED: usize = 1_000;
 /// So many keys are named that could not be restored.
 const NAMED: usize = 10;
 /// What the longest string and command of a node are where it does not tell, bytes: the defaults.
-const LIMITS: Limits = Limits { bulk: 64 << 20, command: 64 << 20 };
+const LIMITS: Limits = Limits { bulk: 64 << 20, command: 64 << 20, elements: None };
 /// Of a command, beside key and value.
 const WORDS: u64 = 128;
 /// How the errors begin of a value that is more than a node takes in one command.
@@ -38,7 +38,7 @@ const TOO_MUCH: [&str; 2] = [
     "ERR the value takes more bytes than a command may",
     "ERR the value has more elements than a command may",
 ];
-/// A value whose end nobody knows is begun so often.
+/// A value is begun so often, where nobody knows what was executed.
 const TRIES: u32 = 3;
 /// The file is read in pieces of so many bytes.
 const PIECE: usize = 1 << 20;
@@ -161,12 +161,15 @@ pub(super) struct Limits {
     pub(super) bulk: u64,
     /// Bytes of a command; a longer one does as well.
     pub(super) command: u64,
+    /// Words of a command; more do as well. Where it is not told it may be as few as 16.
+    pub(super) elements: Option<u64>,
 }
 
 /// Asks for the limits; whoever may not know them goes by the defaults.
 fn limits(connection: &mut Connection) -> anyhow::Result<Limits> {
     let (bulk, command) = (&b"proto-max-bulk-len"[..], &b"client-query-buffer-limit"[..]);
-    let told = match connection.ask(&[b"CONFIG", b"GET", bulk, command])? {
+    let elements = &b"elements"[..];
+    let told = match connection.ask(&[b"CONFIG", b"GET", bulk, command, elements])? {
         Reply::List(told) => told,
         _ => return Ok(LIMITS),
     };
@@ -175,7 +178,11 @@ fn limits(connection: &mut Connection) -> anyhow::Result<Limits> {
         let Some(Reply::Bulk(value)) = told.get(at + 1) else { return None };
         std::str::from_utf8(value).ok()?.parse().ok()
     };
-    Ok(Limits { bulk: find(bulk).unwrap_or(LIMITS.bulk), command: find(command).unwrap_or(LIMITS.command) })
+    Ok(Limits {
+        bulk: find(bulk).unwrap_or(LIMITS.bulk),
+        command: find(command).unwrap_or(LIMITS.command),
+        elements: find(elements),
+    })
 }
 
 /// A key that is not answered yet.
@@ -359,31 +366,31 @@ impl<'a> Restoring<'a> {
             self.tally.expired += 1;
             return Ok(());
         }
-        self.patience.renew();
-        let mut replace = self.replace;
+        let mut window = WINDOW;
         for left in (0..TRIES).rev() {
-            let (outcome, torn) = self.put(&key, deadline, kind, &source, replace);
-            match outcome {
+            match self.put(&key, deadline, kind, &source, window) {
                 Ok(()) => self.tally.restored += 1,
                 Err(Stop::Exists) => {
                     self.tally.exist += 1;
                     self.name(&key, "it exists".to_owned());
                 }
-                // What is there is of this try.
-                Err(Stop::Unknown(text))
-                    if (replace || torn) && left > 0 && self.patience.wait(self.connection.at(), &text) =>
+                // It has passed meanwhile, and may have taken what was written.
+                Err(Stop::Again(_) | Stop::Refused(_))
+                    if deadline.is_some_and(|deadline| deadline <= self.place.now_ms()) =>
                 {
-                    replace = true;
+                    self.tally.expired += 1;
+                }
+                Err(Stop::Again(_)) if left > 0 => {
+                    // Then step by step.
+                    window = 1;
+                    std::thread::sleep(PAUSE);
                     continue;
                 }
-                Err(Stop::Unknown(text)) => self.fail(&key, format!("{text}; a part of it may be there")),
-                Err(Stop::Refused(text)) => self.fail(&key, text),
+                Err(Stop::Again(text) | Stop::Refused(text)) => self.fail(&key, text),
                 Err(Stop::Broken(error)) => {
                     let Tally { restored, .. } = self.tally;
-                    let here =
-                        if torn { format!("; of {} a part is there", shown(&key)) } else { String::new() };
                     bail!(
-                        "{error:#}\n  {restored} keys are restored for certain{here}; run it again with --replace"
+                        "{error:#}\n  {restored} keys are restored for certain; run it again with --replace"
                     );
                 }
             }
@@ -392,39 +399,31 @@ impl<'a> Restoring<'a> {
         Ok(())
     }
 
-    /// Puts a value back, or nothing of it; and whether there may be a part of it for all that.
+    /// Puts a value back, or nothing of it; with so many transactions under way.
     fn put(
         &mut self,
         key: &[u8],
         deadline: Option<u64>,
         (kind, elements): (&Type, Option<u64>),
         source: &Source,
-        replace: bool,
-    ) -> (Result<(), Stop>, bool) {
-        let Restoring { connection, path, again, limits, .. } = self;
-        // Before something is deleted for it.
-        let checked = each_part(source, again, path, |part| Putting::check(part, key, *limits));
-        if let Err(stop) = checked {
-            return (Err(stop), false);
-        }
-        let mut putting = Putting::new(connection, key, *limits, replace);
+        window: usize,
+    ) -> Result<(), Stop> {
+        let Restoring { connection, path, again, limits, replace, .. } = self;
+        // Before anything is written for it.
+        each_part(source, again, path, |part| Putting::check(part, key, *limits))?;
+        let mut putting = Putting::new(connection, key, *limits, *replace, window);
         let told = each_part(source, again, path, |part| putting.take(part));
         // Where it was written while it was saved its elements are not counted on.
-        let told = told.map(|counted| counted.or(elements));
-        let outcome = told.and_then(|elements| putting.finish(kind, elements, deadline));
-        match outcome {
-            Err(Stop::Refused(text)) if putting.is_torn() => match putting.undo() {
-                Ok(()) => (Err(Stop::Refused(text)), false),
-                Err(Stop::Broken(error)) => (Err(Stop::Broken(error)), true),
-                Err(_) => (Err(Stop::Refused(format!("{text}; a part of it is there"))), true),
-            },
-            outcome => (outcome, putting.is_torn()),
+        let outcome = told.and_then(|counted| putting.finish(kind, counted.or(elements), deadline));
+        if matches!(outcome, Err(Stop::Exists | Stop::Refused(_) | Stop::Again(_))) {
+            putting.undo()?;
         }
+        outcome
     }
 
     /// Sends a record, or leaves it out.
     fn one<R: Read>(&mut self, reader: &mut Reader<R>, entry: Entry) -> anyhow::Result<()> {
-        let Limits { bulk, command } = self.limits;
+        let Limits { bulk, command, .. } = self.limits;
         let length = entry.key.len() as u64;
         let bytes = length.saturating_add(entry.value).saturating_add(WORDS);
         let long = entry.value > bulk || bytes > command;

@@ -202,6 +202,8 @@ fn node(mut answer: impl FnMut(&[String]) -> String + Send + 'static) -> Node {
     std::thread::spawn(move || {
         for stream in listener.incoming() {
             let mut stream = BufReader::new(stream.unwrap());
+            // Each answer goes at once, as from a node.
+            stream.get_ref().set_nodelay(true).unwrap();
             while let Some(words) = command(&mut stream) {
                 // A client that has gone shows at the next command.
                 let _ = stream.get_mut().write_all(answer(&words).as_bytes());
@@ -223,7 +225,7 @@ fn command(stream: &mut impl BufRead) -> Option<Vec<String>> {
     for _ in 0..number(stream)? {
         let mut word = vec![0; number(stream)? + 2];
         stream.read_exact(&mut word).ok()?;
-        words.push(String::from_utf8(word).unwrap().trim_end_matches("\r\n").to_owned());
+        words.push(String::from_utf8_lossy(&word).trim_end_matches("\r\n").to_owned());
     }
     Some(words)
 }
@@ -374,7 +376,7 @@ fn each_key_is_restored_or_said_to_be_not() {
         answer.to_owned()
     });
     let (connection, place) = place::open(&node, Some("main"), "").unwrap();
-    let limits = Limits { bulk: 20, command: 1_000 };
+    let limits = Limits { bulk: 20, command: 1_000, elements: None };
     let again = File::open(&path).unwrap();
     let restoring = Restoring::new(connection, &place, &path, again, limits, false);
     let tally = restoring.all(&mut Reader::open(&bytes[..]).unwrap().0).unwrap();
@@ -413,7 +415,7 @@ fn with_replace_a_node_is_told_so_and_a_file_that_changes_meanwhile_is_noticed()
     std::fs::write(&path, &bytes).unwrap();
     let restore = |bytes: &[u8]| {
         let (connection, place) = place::open(&node, Some("main"), "").unwrap();
-        let limits = Limits { bulk: 1 << 20, command: 1 << 20 };
+        let limits = Limits { bulk: 1 << 20, command: 1 << 20, elements: None };
         let again = File::open(&path).unwrap();
         let restoring = Restoring::new(connection, &place, &path, again, limits, true);
         restoring.all(&mut Reader::open(bytes).unwrap().0)
@@ -431,7 +433,57 @@ fn with_replace_a_node_is_told_so_and_a_file_that_changes_meanwhile_is_noticed()
 const DUMPED: &[u8] =
     b"\n\x17\x17\0\0\0\x12\0\0\0\x03\0\0\xc0\x01\0\x04\xc0\x02\0\x04\xc0\x03\0\xff\x04\0u#<\xc0;.\xe9\xdd";
 
-/// Restores this file at a node that answers as it is told to, with a short `bulk`: the counts, who is named, and what was asked.
+/// What a made-up node has under the key that a value is put back into.
+#[derive(Default)]
+struct Beside {
+    queued: Option<Vec<Vec<String>>>,
+    there: bool,
+    length: usize,
+}
+
+impl Beside {
+    fn answer(&mut self, words: &[String]) -> String {
+        match (words[0].as_str(), &mut self.queued) {
+            ("MULTI", _) => {
+                self.queued = Some(Vec::new());
+                "+OK\r\n".to_owned()
+            }
+            ("EXEC", queued) => {
+                let queued = queued.take().unwrap_or_default();
+                let answers: String = queued.iter().map(|words| self.executed(words)).collect();
+                format!("*{}\r\n{answers}", queued.len())
+            }
+            (_, Some(queued)) => {
+                queued.push(words.to_vec());
+                "+QUEUED\r\n".to_owned()
+            }
+            ("EXISTS", None) => ":0\r\n".to_owned(),
+            ("LLEN", None) => format!(":{}\r\n", self.length),
+            ("XLEN", None) => ":3\r\n".to_owned(),
+            ("PEXPIREAT" | "PEXPIRE", None) => ":1\r\n".to_owned(),
+            ("DEL", None) => {
+                *self = Beside::default();
+                ":1\r\n".to_owned()
+            }
+            (other, None) => format!("-ERR unknown command '{other}'\r\n"),
+        }
+    }
+
+    fn executed(&mut self, words: &[String]) -> String {
+        match words[0].as_str() {
+            "EXISTS" => format!(":{}\r\n", u8::from(std::mem::replace(&mut self.there, true))),
+            "RPUSH" => {
+                self.length += words.len() - 2;
+                format!(":{}\r\n", self.length)
+            }
+            "RENAME" => "+OK\r\n".to_owned(),
+            _ => ":1\r\n".to_owned(),
+        }
+    }
+}
+
+/// Restores this file at a node that answers as it is told to, with a short `bulk` and few `elements`: the counts, who is named, and
+/// what was asked, where the key beside `long` is `~`.
 fn restored(
     bytes: &[u8],
     replace: bool,
@@ -439,44 +491,30 @@ fn restored(
 ) -> ([u64; 4], Vec<String>, Vec<String>) {
     let asked = Arc::new(Mutex::new(Vec::new()));
     let heard = Arc::clone(&asked);
-    let mut queued = None;
+    let mut beside = Beside::default();
     let node = node(move |words| {
         if let Some(answer) = greeting(words) {
             return answer;
         }
+        let shown = |word: &String| {
+            let of_long = word.starts_with("isochrone-restore:") && word.ends_with(":{long}");
+            if of_long { "~".to_owned() } else { word.clone() }
+        };
+        let words: Vec<String> = words.iter().map(shown).collect();
         heard.lock().unwrap().push(words.join(" "));
-        if let Some(answer) = answer(words) {
+        if let Some(answer) = answer(&words) {
             if words[0] == "EXEC" {
-                queued = None;
+                beside.queued = None;
             }
             return answer;
         }
-        match (words[0].as_str(), &mut queued) {
-            ("MULTI", _) => {
-                queued = Some(0);
-                "+OK\r\n".to_owned()
-            }
-            ("EXEC", Some(count)) => {
-                let answer = format!("*{count}\r\n{}", ":1\r\n".repeat(*count));
-                queued = None;
-                answer
-            }
-            (_, Some(count)) => {
-                *count += 1;
-                "+QUEUED\r\n".to_owned()
-            }
-            ("WATCH", None) => "+OK\r\n".to_owned(),
-            ("EXISTS", None) => ":0\r\n".to_owned(),
-            ("LLEN" | "XLEN", None) => ":3\r\n".to_owned(),
-            ("PEXPIREAT" | "DEL", None) => ":1\r\n".to_owned(),
-            (other, None) => format!("-ERR unknown command '{other}'\r\n"),
-        }
+        beside.answer(&words)
     });
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("file");
     std::fs::write(&path, bytes).unwrap();
     let (connection, place) = place::open(&node, Some("main"), "").unwrap();
-    let limits = Limits { bulk: 30, command: 1_000 };
+    let limits = Limits { bulk: 60, command: 2_000, elements: Some(16) };
     let restoring = Restoring::new(connection, &place, &path, File::open(&path).unwrap(), limits, replace);
     let tally = restoring.all(&mut Reader::open(bytes).unwrap().0).unwrap();
     let named = tally.named().into_iter().map(|(key, error)| format!("{key}: {error}")).collect();
@@ -484,74 +522,152 @@ fn restored(
     (tally.counts(), named, asked)
 }
 
+/// An answer to each command of this name.
+fn always(
+    name: &'static str,
+    text: &'static str,
+) -> impl FnMut(&[String]) -> Option<String> + Send + 'static {
+    move |words| (words[0] == name).then(|| text.to_owned())
+}
+
+/// The deadline of the key beside.
+const STAYS: &str = "PEXPIRE ~ 3600000";
+/// Of a value that is put back, the first and the last that is asked.
+const FIRST: [&str; 3] = ["EXISTS long ~", "MULTI", "EXISTS ~"];
+const LAST: [&str; 5] = ["MULTI", "PERSIST ~", "RENAME ~ long", STAYS, "EXEC"];
+
 #[test]
 fn what_a_node_does_not_take_whole_is_put_back_in_parts_and_counted() {
+    let much = "-ERR the value has more elements than a command may; write it in parts\r\n";
     let deadline = NOW_MS + 600_000;
     let dumped = file(&[(b"long", Some(deadline), DUMPED)]);
-    let (counts, _, asked) = restored(&dumped, false, |_| None);
+    let (counts, _, asked) = restored(&dumped, false, always("RESTORE", much));
     assert_eq!(counts, [1, 0, 0, 0]);
-    let last = format!("PEXPIREAT long {deadline}");
-    let first = ["WATCH long", "EXISTS long", "MULTI", "RPUSH long 1 2 3", "EXEC", "LLEN long", &last];
-    assert_eq!(asked, first);
+    let dated = format!("PEXPIREAT ~ {deadline}");
+    let part = ["RPUSH ~ 1 2 3", STAYS, "EXEC", "LLEN ~"];
+    let named = [dated.as_str(), STAYS, "MULTI", &dated, "RENAMENX ~ long", STAYS, "EXEC"];
+    assert_eq!(asked[1..], [&FIRST[..], &part, &named].concat());
 
-    // In place of what is there, at once with the first of them; a whole one that a node refuses as too much for a command.
-    let (counts, _, asked) = restored(&dumped, true, |_| None);
+    // In place of what is there, which stays until then.
+    let parts = [part_of(&["a", "b"]), part_of(&["c"])];
+    let (counts, _, asked) = restored(&file_in_parts("list", None, &parts, 3, true), true, |_| None);
     assert_eq!(counts, [1, 0, 0, 0]);
-    assert_eq!(asked, ["MULTI", "DEL long", "RPUSH long 1 2 3", "EXEC", "LLEN long", &last]);
-    let parts = [part(What::List, &["a", "b"]), part(What::List, &["c"])];
-    let (counts, _, asked) = restored(&file_in_parts("list", None, &parts, 3, true), false, |_| None);
-    assert_eq!(counts, [1, 0, 0, 0]);
-    assert_eq!(asked[2..], ["MULTI", "RPUSH long a b", "RPUSH long c", "EXEC", "LLEN long"]);
-    let much = "-ERR the value has more elements than a command may; write it in parts\r\n";
+    let parts = ["RPUSH ~ a b", "RPUSH ~ c", STAYS, "EXEC", "LLEN ~"];
+    assert_eq!(asked, [&FIRST[..], &parts, &LAST].concat());
+
+    // What is taken apart is what DUMP says.
     let short = file(&[(b"k", None, b"\0one")]);
-    let (_, named, asked) =
-        restored(&short, false, move |words| (words[0] == "RESTORE").then(|| much.to_owned()));
+    let (_, named, asked) = restored(&short, false, always("RESTORE", much));
     assert_eq!(asked, ["RESTORE k 0 \0one ABSTTL"]);
     assert_eq!(named, ["\"k\": its value is in a form that this program does not read"]);
 }
 
-#[test]
-fn of_a_value_that_is_not_put_back_whole_nothing_is_left_unseen() {
-    let parts = [part(What::List, &["a", "b"]), part(What::List, &["c"])];
-    let whole = file_in_parts("list", None, &parts, 3, true);
-    let answer = |name: &'static str, text: &'static str| {
-        move |words: &[String]| (words[0] == name).then(|| text.to_owned())
-    };
-    // It is there already, or somebody makes it in this moment.
-    let (counts, _, asked) = restored(&whole, false, answer("EXISTS", ":1\r\n"));
-    assert_eq!(counts, [0, 0, 1, 0]);
-    assert_eq!(asked, ["WATCH long", "EXISTS long", "MULTI", "EXEC"]);
-    let (counts, ..) = restored(&whole, false, answer("EXEC", "*-1\r\n"));
-    assert_eq!(counts, [0, 0, 1, 0]);
-    // Refused in the middle: deleted again.
-    let (counts, named, asked) = restored(&whole, false, answer("EXEC", "*2\r\n:1\r\n-ERR no more\r\n"));
-    assert_eq!((counts, asked.last().unwrap().as_str()), ([0, 0, 0, 1], "DEL long"));
-    assert_eq!(named, ["\"long\": ERR no more"]);
-    // Others write it: left, and said.
-    let (counts, named, asked) = restored(&whole, false, answer("LLEN", ":4\r\n"));
-    assert_eq!((counts, asked.last().unwrap().as_str()), ([0, 0, 0, 1], "LLEN long"));
-    assert!(named[0].contains("4 elements are there once its 3 are written"), "{named:?}");
-    // Where it was written while it was saved, there is nothing to hold it against.
-    let changed = file_in_parts("list", None, &parts, 3, false);
-    assert_eq!(restored(&changed, false, answer("LLEN", ":4\r\n")).0, [1, 0, 0, 0]);
-    // Nobody knows: from the beginning, in place of what may be there.
-    let mut unknown = Some("-UNKNOWN no answer in time\r\n".to_owned());
-    let (counts, _, asked) =
-        restored(&whole, true, move |words| if words[0] == "EXEC" { unknown.take() } else { None });
-    assert_eq!(counts, [1, 0, 0, 0]);
-    assert_eq!(asked.iter().filter(|words| *words == "DEL long").count(), 2, "{asked:?}");
+/// A part of a list.
+fn part_of(words: &[&str]) -> Part {
+    part(What::List, words)
 }
 
 #[test]
-fn what_can_be_told_to_be_refused_is_refused_before_anything_is_deleted() {
-    let long = "x".repeat(31);
+fn what_is_there_stays_where_a_value_is_not_put_back_whole() {
+    let whole = file_in_parts("list", None, &[part_of(&["a", "b"]), part_of(&["c"])], 3, true);
+    // The key that is meant is touched by one command alone, and in these cases not by that.
+    let kept = |asked: &[String]| {
+        let touched = |words: &&String| words.ends_with(" long") || words.contains(" long ");
+        asked.iter().filter(touched).all(|words| words == "EXISTS long ~")
+    };
+    for replace in [false, true] {
+        // Refused in the middle; written by somebody else; and at the end.
+        for (name, text, told) in [
+            ("EXEC", "*4\r\n:0\r\n:2\r\n-ERR no more\r\n:1\r\n", "ERR no more"),
+            ("EXEC", "-EXECABORT no\r\n", "EXECABORT no"),
+            ("LLEN", ":4\r\n", "4 elements were there once its 3 had been written"),
+        ] {
+            let (counts, named, asked) = restored(&whole, replace, always(name, text));
+            assert_eq!((counts, asked.last().unwrap().as_str()), ([0, 0, 0, 1], "DEL ~"));
+            assert_eq!(named, [format!("\"long\": {told}")]);
+            assert!(kept(&asked), "{asked:?}");
+        }
+    }
+    let list = [part_of(&["a", "b", "c"])];
+    let bytes = file_in_parts("list", Some(NOW_MS + 600_000), &list, 3, true);
+    let (counts, named, asked) = restored(&bytes, true, always("PEXPIREAT", "-NOPERM no\r\n"));
+    assert_eq!((counts, asked.last().unwrap().as_str()), ([0, 0, 0, 1], "DEL ~"));
+    assert!(named[0].contains("NOPERM no; the user needs") && kept(&asked), "{named:?}: {asked:?}");
+
+    // It is there already, or somebody makes it in this moment.
+    let (counts, _, asked) = restored(&whole, false, always("EXISTS", ":1\r\n"));
+    assert_eq!((counts, asked), ([0, 0, 1, 0], vec!["EXISTS long ~".to_owned()]));
+    let mut transactions = 0_usize;
+    let (counts, _, asked) = restored(&whole, false, move |words| {
+        transactions += usize::from(words[0] == "EXEC");
+        (words[0] == "EXEC" && transactions == 2).then(|| "*3\r\n:1\r\n:0\r\n:1\r\n".to_owned())
+    });
+    assert_eq!((counts, asked.last().unwrap().as_str()), ([0, 0, 1, 0], "DEL ~"));
+    // Where it was written while it was saved, there is nothing to hold it against.
+    let changed = file_in_parts("list", None, &list, 2, false);
+    assert_eq!(restored(&changed, false, always("LLEN", ":4\r\n")).0, [1, 0, 0, 0]);
+}
+
+#[test]
+fn what_nobody_knows_is_begun_anew_or_asked_again() {
+    let whole = file_in_parts("list", None, &[part_of(&["a", "b", "c"])], 3, true);
+    let unknown = |nth: usize, then: &'static str| {
+        let mut transactions = 0_usize;
+        move |words: &[String]| {
+            transactions += usize::from(words[0] == "EXEC");
+            match (words[0].as_str(), transactions.checked_sub(nth)) {
+                ("EXEC", Some(0)) => Some("-UNKNOWN no answer in time\r\n".to_owned()),
+                ("EXEC", Some(1)) if !then.is_empty() => Some(then.to_owned()),
+                _ => None,
+            }
+        }
+    };
+    // What was written: under another name, so that what is executed late does no harm.
+    let (counts, named, asked) = restored(&whole, true, unknown(1, ""));
+    assert_eq!(counts, [1, 0, 0, 0], "{named:?}");
+    assert_eq!(asked[5..8], ["EXEC", "DEL ~", "EXISTS long ~"]);
+    // The end: it is there no longer, since it has its key.
+    let gone = "*3\r\n:0\r\n-ERR no such key\r\n:0\r\n";
+    let answer = |there: &'static str| {
+        let mut answer = unknown(2, gone);
+        move |words: &[String]| {
+            if words.join(" ") == "EXISTS long" { Some(there.to_owned()) } else { answer(words) }
+        }
+    };
+    let (counts, named, asked) = restored(&whole, true, answer(":1\r\n"));
+    assert_eq!((counts, asked.last().unwrap().as_str()), ([1, 0, 0, 0], "EXISTS long"), "{named:?}");
+    // Or not, where it was deleted.
+    let (counts, named, _) = restored(&whole, true, answer(":0\r\n"));
+    assert_eq!(counts, [0, 0, 0, 1]);
+    assert!(named[0].contains("has gone"), "{named:?}");
+    // Or its deadline has passed, while it was waited.
+    let soon = file_in_parts("list", Some(NOW_MS + 100), &[part_of(&["a"])], 1, true);
+    assert_eq!(restored(&soon, true, answer(":0\r\n")).0, [0, 1, 0, 0]);
+    // It was not, and somebody else has deleted it.
+    let mut transactions = 0_usize;
+    let (counts, named, _) = restored(&whole, true, move |words| {
+        transactions += usize::from(words[0] == "EXEC");
+        (words[0] == "EXEC" && transactions == 2).then(|| gone.to_owned())
+    });
+    assert_eq!(counts, [0, 0, 0, 1]);
+    assert!(named[0].contains("has gone"), "{named:?}");
+}
+
+#[test]
+fn what_can_be_told_to_be_refused_is_refused_before_anything_is_written() {
+    let long = "x".repeat(61);
     let text = [part(What::Text, &["0", &long[..20]]), part(What::Text, &["20", &long[20..]])];
+    let fields = [part(What::Entry, &["1-1", "f", "v"]), part(What::Entry, &["w"; 15])];
     for (bytes, told) in [
         (
-            file_in_parts("list", None, &[part(What::List, &["a"]), part(What::List, &[&long])], 2, true),
-            "a word of it has 31 bytes",
+            file_in_parts("list", None, &[part_of(&["a"]), part_of(&[&long])], 2, true),
+            "a word of it has 61 bytes",
         ),
-        (file_in_parts("string", None, &text, 31, true), "a string that has 31 bytes or more"),
+        (file_in_parts("string", None, &text, 61, true), "a string that has 61 bytes or more"),
+        (
+            file_in_parts("stream", None, &fields, 2, true),
+            "an entry of it is written with a command of 17 words, and the node takes 16; raise `elements`",
+        ),
         // It would be a deadline for what is there.
         (file_in_parts("hash", Some(NOW_MS + 600_000), &[], 0, false), "nothing of it was saved"),
     ] {
@@ -563,82 +679,71 @@ fn what_can_be_told_to_be_refused_is_refused_before_anything_is_deleted() {
 }
 
 #[test]
-fn a_key_that_exists_is_no_longer_watched_when_the_next_one_is_put_back() {
-    let mut writer = Writer::begin(Vec::new(), &header()).unwrap();
-    for key in [b"here", b"long"] {
-        writer.begin_parts(key, None, Type::named("list").unwrap()).unwrap();
-        writer.part(&part(What::List, &["a", "b", "c"])).unwrap();
-        writer.end_parts(3, true).unwrap();
-    }
-    let bytes = writer.finish(NOW_MS + 1).unwrap().0;
-    let mut watched = Vec::new();
-    let (counts, named, _) = restored(&bytes, false, move |words| match words[0].as_str() {
-        "WATCH" => {
-            watched.push(words[1].clone());
-            None
-        }
-        "EXISTS" => (words[1] == "here").then(|| ":1\r\n".to_owned()),
-        // Somebody writes it all the time.
-        "EXEC" => {
-            let changed = std::mem::take(&mut watched).iter().any(|key| key == "here");
-            changed.then(|| "*-1\r\n".to_owned())
-        }
-        _ => None,
-    });
-    assert_eq!(counts, [1, 0, 1, 0]);
-    assert_eq!(named, ["\"here\": it exists"]);
-}
-
-#[test]
-fn what_lacks_its_deadline_is_deleted_again() {
-    let list = [part(What::List, &["a", "b", "c"])];
-    let bytes = file_in_parts("list", Some(NOW_MS + 600_000), &list, 3, true);
-    let (counts, named, asked) =
-        restored(&bytes, false, |words| (words[0] == "PEXPIREAT").then(|| "-NOPERM no\r\n".to_owned()));
-    assert_eq!((counts, asked.last().unwrap().as_str()), ([0, 0, 0, 1], "DEL long"));
-    assert!(named[0].contains("NOPERM no; the user needs"), "{named:?}");
-}
-
-#[test]
-fn a_command_has_no_more_words_than_any_node_takes() {
+fn a_command_has_as_many_words_as_the_node_takes() {
     let words = ["w"; 30];
     for (kind, what, name) in [("list", What::List, "RPUSH"), ("hash", What::Hash, "HSET")] {
         let bytes = file_in_parts(kind, None, &[part(what, &words)], 30, false);
-        let (_, _, asked) = restored(&bytes, true, |words| (words[0] == "HLEN").then(|| ":1\r\n".to_owned()));
+        let (_, _, asked) = restored(&bytes, true, |_| None);
         let counts =
             asked.iter().filter(|asked| asked.starts_with(name)).map(|asked| asked.split(' ').count());
-        assert_eq!(counts.collect::<Vec<_>>(), [14, 14, 8], "{asked:?}");
+        assert_eq!(counts.collect::<Vec<_>>(), [16, 16, 4], "{asked:?}");
+    }
+}
+
+/// More than one transaction, each with 14 elements in commands of one.
+fn in_transactions(count: usize) -> Vec<u8> {
+    let parts: Vec<_> = (0..count * 14).map(|number| part_of(&[&number.to_string()])).collect();
+    file_in_parts("list", None, &parts, parts.len() as u64, true)
+}
+
+#[test]
+fn several_transactions_are_under_way_and_what_is_refused_among_them_is_begun_anew_one_by_one() {
+    let (counts, named, asked) = restored(&in_transactions(6), true, |_| None);
+    assert_eq!(counts, [1, 0, 0, 0], "{named:?}");
+    // No more commands than it takes: the first look, six times with four beside the parts, the count, and the end.
+    assert_eq!(asked.len(), 1 + 6 * (14 + 4) + 1 + 5);
+
+    for (text, told) in [
+        ("-TRYAGAIN nobody leads\r\n".to_owned(), "TRYAGAIN"),
+        // Behind that of another.
+        (format!("*16\r\n:1\r\n{}:1\r\n", ":56\r\n".repeat(14)), "order"),
+        // Somebody has deleted it.
+        (format!("*16\r\n:0\r\n{}:1\r\n", ":14\r\n".repeat(14)), "deleted"),
+    ] {
+        let mut transactions = 0_usize;
+        let (counts, named, asked) = restored(&in_transactions(6), true, move |words| {
+            transactions += usize::from(words[0] == "EXEC");
+            (words[0] == "EXEC" && transactions == 3).then(|| text.clone())
+        });
+        assert_eq!(counts, [1, 0, 0, 0], "{told}: {named:?}");
+        let again = asked.iter().rposition(|words| words == "EXISTS long ~").unwrap();
+        assert_eq!(asked[again - 1], "DEL ~", "{told}");
+        assert_eq!(asked.len() - again, 1 + 6 * (14 + 4) + 1 + 5, "{told}");
     }
 }
 
 #[test]
-fn a_string_that_somebody_deletes_meanwhile_is_not_made_again_with_zeros() {
-    // More parts than a transaction has room for.
-    let parts: Vec<_> = (0..20).map(|from| part(What::Text, &[&from.to_string(), "x"])).collect();
-    let bytes = file_in_parts("string", None, &parts, 20, true);
-    let put = |lengths: [&'static str; 2], second: Option<&'static str>| {
-        let (mut lengths, mut executed) = (lengths.into_iter(), 0);
-        restored(&bytes, true, move |words| match words[0].as_str() {
-            "STRLEN" => lengths.next().map(str::to_owned),
-            "EXEC" => {
-                executed += 1;
-                second.filter(|_| executed == 2).map(str::to_owned)
-            }
-            _ => None,
-        })
-    };
-    let (counts, named, asked) = put([":12\r\n", ":20\r\n"], None);
+fn where_no_key_is_sure_to_be_in_the_same_partition_names_are_tried() {
+    let mut writer = Writer::begin(Vec::new(), &header()).unwrap();
+    writer.begin_parts(b"}", None, Type::named("list").unwrap()).unwrap();
+    writer.part(&part_of(&["a"])).unwrap();
+    writer.end_parts(1, true).unwrap();
+    let bytes = writer.finish(NOW_MS + 1).unwrap().0;
+    let mut tries = 0;
+    let cross = "-CROSSSLOT Keys in request don't hash to the same slot\r\n";
+    let (counts, named, asked) = restored(&bytes, true, move |_| {
+        tries += 1;
+        (tries < 4).then(|| cross.to_owned())
+    });
     assert_eq!(counts, [1, 0, 0, 0], "{named:?}");
-    let held = ["EXEC", "WATCH long", "STRLEN long", "MULTI", "SETRANGE long 12 x"];
-    assert!(asked.windows(held.len()).any(|some| some == held), "{asked:?}");
-    // Deleted before it is looked at, or behind that: what is there is not this one's to delete.
-    let (counts, named, asked) = put([":0\r\n", ":0\r\n"], None);
+    // One alone, and then many at once.
+    let looks = 1 + 64;
+    assert!(asked[..looks].iter().all(|words| words.starts_with("EXISTS } isochrone-restore:")), "{asked:?}");
+    assert!(asked[0] != asked[1] && asked[1] != asked[2] && asked[looks] == "MULTI", "{asked:?}");
+    assert_eq!(asked[looks + 1], asked[3].replacen("} ", "", 1));
+    let (counts, named, _) = restored(&bytes, true, always("EXISTS", cross));
     assert_eq!(counts, [0, 0, 0, 1]);
-    assert!(named[0].contains("its length is another"), "{named:?}");
-    assert_eq!(asked[asked.len() - 4..], ["WATCH long", "STRLEN long", "MULTI", "EXEC"]);
-    let (counts, named, asked) = put([":12\r\n", ":0\r\n"], Some("*-1\r\n"));
-    assert_eq!((counts, asked.last().unwrap().as_str()), ([0, 0, 0, 1], "EXEC"));
-    assert!(named[0].contains("it has changed"), "{named:?}");
+    assert!(named[0].contains("none of 16384 other keys lies in its partition"), "{named:?}");
 }
 
 #[test]
@@ -655,17 +760,18 @@ fn a_stream_in_parts_has_its_groups_and_what_is_pending() {
     let (counts, named, asked) = restored(&file_in_parts("stream", None, &parts, 3, true), false, |_| None);
     assert_eq!(counts, [1, 0, 0, 0], "{named:?}");
     let expected = [
-        "XADD long 1-1 f v",
-        "XADD long 2-1 f w",
-        "XGROUP CREATE long g 2-1 MKSTREAM ENTRIESREAD 2",
-        "XGROUP CREATE long h 0-0 MKSTREAM",
-        "XGROUP CREATECONSUMER long g ann",
-        "XCLAIM long g ann 0 1-1 TIME 5 RETRYCOUNT 3 FORCE JUSTID",
-        "XSETID long 9-1 ENTRIESADDED 7 MAXDELETEDID 3-1",
+        "XADD ~ 1-1 f v",
+        "XADD ~ 2-1 f w",
+        "XGROUP CREATE ~ g 2-1 MKSTREAM ENTRIESREAD 2",
+        "XGROUP CREATE ~ h 0-0 MKSTREAM",
+        "XGROUP CREATECONSUMER ~ g ann",
+        "XCLAIM ~ g ann 0 1-1 TIME 5 RETRYCOUNT 3 FORCE JUSTID",
+        "XSETID ~ 9-1 ENTRIESADDED 7 MAXDELETEDID 3-1",
+        STAYS,
         "EXEC",
-        "XLEN long",
+        "XLEN ~",
     ];
-    assert_eq!(asked[3..], expected);
+    assert_eq!(asked[3..13], expected);
 }
 
 const TOO_LONG: &str = "-ERR the reply would be longer than 120 MiB; ask for fewer elements at once\r\n";

@@ -10,10 +10,15 @@ use std::fs;
 use std::path::Path;
 
 pub(super) fn look(case: &Case) -> Vec<Check> {
-    let mut checks =
-        vec![files(&case.deployment, case.node(), open_files()), memory(&case.deployment), processors()];
+    let most = limits::memory();
+    let mut checks = vec![
+        files(&case.deployment, case.node(), open_files()),
+        memory(&case.deployment),
+        bound(limits::data_memory(case.deployment.limits(), most), most),
+        processors(),
+    ];
     let held = case.data.as_deref().map(Held::of);
-    checks.extend(held.and_then(|held| fits(held, limits::memory())));
+    checks.extend(held.and_then(|held| fits(held, most)));
     checks
 }
 
@@ -27,7 +32,7 @@ fn files(deployment: &Deployment, me: &Node, most: Option<u64>) -> Check {
     let found = format!("{most}: room for {} of {wanted} `clients`", limits.clients);
     let advice = "raise the limit (`ulimit -n`; a service has its own, LimitNOFILE), or lower `clients` under [limits]";
     match limits.clients {
-        all if all == wanted => Check::ok(name, found),
+        _ if !limits.too_few(wanted) => Check::ok(name, found),
         // The one that there always is.
         1 => Check::fail(name, found, advice),
         _ => Check::warn(name, found, advice),
@@ -116,6 +121,27 @@ fn fits(held: Held, limit: Option<u64>) -> Option<Check> {
     })
 }
 
+/// Whether a node refuses to take more before it is killed for it; `limit` is 0 where it refuses nothing.
+fn bound(limit: u64, most: Option<u64>) -> Check {
+    let name = "memory limit";
+    let may =
+        most.map_or_else(|| "what there is is not known".to_owned(), |most| format!("of {}", size(most)));
+    if limit == 0 {
+        let advice = "set `memory` under [limits]: a node that needs more than there is is killed, and again at each start";
+        return Check::warn(name, format!("none, {may}"), advice);
+    }
+    let found = format!("{}, {may}: above it, what may make data grow is refused", size(limit));
+    if most.is_some_and(|most| most < limit) {
+        let advice = "lower `memory` under [limits]: the node would be killed before it refuses anything";
+        return Check::warn(name, found, advice);
+    }
+    if most.is_some_and(|most| most / 7 * 6 < limit) {
+        let advice = "lower `memory` under [limits]: a start needs up to a sixth more than the node had";
+        return Check::warn(name, found, advice);
+    }
+    Check::ok(name, found)
+}
+
 fn processors() -> Check {
     let found = std::thread::available_parallelism().map_or(0, |number| number.get() as u64);
     let found = if found == 0 { "not known".to_owned() } else { count(found, "processor") };
@@ -130,16 +156,21 @@ mod tests {
 
     #[test]
     fn files_are_held_against_clients() {
-        let deployment = three_nodes("[limits]\nclients = 1000");
-        let found = |most| {
-            let check = files(&deployment, &deployment.nodes()[0], most);
+        let [default, deployment] =
+            ["", "clients = 1000"].map(|line| three_nodes(&format!("[limits]\n{line}")));
+        let of = |deployment: &Deployment, most| {
+            let check = files(deployment, &deployment.nodes()[0], most);
             (check.verdict, check.found)
         };
+        let found = |most| of(&deployment, most);
         let told = |text: &str| text.to_owned();
         assert_eq!(found(None), (Verdict::Ok, told("any number: room for 1000 of 1000 `clients`")));
         assert_eq!(found(Some(4096)), (Verdict::Ok, told("4096: room for 1000 of 1000 `clients`")));
         assert_eq!(found(Some(1024)), (Verdict::Warn, told("1024: room for 640 of 1000 `clients`")));
         assert_eq!(found(Some(256)), (Verdict::Fail, told("256: room for 1 of 1000 `clients`")));
+        let most = "10000: room for 9616 of 10000 `clients`";
+        assert_eq!(of(&default, Some(10_000)), (Verdict::Ok, told(most)));
+        assert_eq!(of(&default, Some(4_096)).0, Verdict::Warn);
     }
 
     #[test]
@@ -155,6 +186,25 @@ mod tests {
         assert_eq!(verdict(None, None), Verdict::Warn);
         let found = suffices(Some(2048 * MIB), Some(512 * MIB), 384 * MIB).found;
         assert!(found.starts_with("512 MiB is the limit of this control group; 384 MiB may wait"), "{found}");
+    }
+
+    #[test]
+    fn a_limit_of_memory_is_below_what_there_is() {
+        const GIB: u64 = 1 << 30;
+        let found = |limit, most| {
+            let check = bound(limit, most);
+            (check.verdict, check.found)
+        };
+        let refuses = "above it, what may make data grow is refused";
+        for (limit, most, verdict, text) in [
+            (6 * GIB, Some(8 * GIB), Verdict::Ok, format!("6.0 GiB, of 8.0 GiB: {refuses}")),
+            (7 * GIB, Some(8 * GIB), Verdict::Warn, format!("7.0 GiB, of 8.0 GiB: {refuses}")),
+            (9 * GIB, Some(8 * GIB), Verdict::Warn, format!("9.0 GiB, of 8.0 GiB: {refuses}")),
+            (9 * GIB, None, Verdict::Ok, format!("9.0 GiB, what there is is not known: {refuses}")),
+            (0, Some(8 * GIB), Verdict::Warn, "none, of 8.0 GiB".to_owned()),
+        ] {
+            assert_eq!(found(limit, most), (verdict, text));
+        }
     }
 
     #[test]

@@ -250,6 +250,18 @@ fn of_commands(answers: &Answers) -> anyhow::Result<Choice> {
         let waits = matrix.regions().zip(forecast.regions.iter().map(|region| region.mean_ms));
         answers.reached(forecast.mean_ms, waits)
     };
+    // Where it is the longest wait, whether that is one.
+    let bound = |forecast: &Forecast, reached_ms: f64| match answers.aim {
+        Aim::Mean | Aim::Region(_) => forecast.bound.clone(),
+        Aim::Worst => {
+            let waits =
+                matrix.regions().zip(&forecast.regions).filter(|(region, _)| answers.has_users(*region));
+            let longest =
+                waits.filter(|(_, wait)| wait.mean_ms >= reached_ms).map(|(_, wait)| wait.mean_bound);
+            // Of several it is exact where one is.
+            longest.min().flatten().map(str::to_owned)
+        }
+    };
     let mut found: Vec<(f64, Forecast, Vec<RegionId>)> = Vec::new();
     for replicas in placements(sites, answers.replicas()) {
         let forecasts = isochrone_plan::forecasts(matrix, &replicas, keyspace, &demand, &Client::In)?;
@@ -274,10 +286,10 @@ fn of_commands(answers: &Answers) -> anyhow::Result<Choice> {
         leader: best.leader.as_deref().and_then(|name| matrix.region(name)),
         groups: vec![replicas.clone()],
         reached_ms: *reached_ms,
-        bound: best.bound.clone(),
+        bound: bound(best, *reached_ms),
         f: best.f,
         next: next.map(|(reached_ms, forecast, _)| {
-            (forecast.protocol.clone(), *reached_ms, forecast.bound.clone())
+            (forecast.protocol.clone(), *reached_ms, bound(forecast, *reached_ms))
         }),
     })
 }

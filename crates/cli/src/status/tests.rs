@@ -15,7 +15,7 @@ fn peer(name: &str, trip: Option<f64>) -> Value {
 fn told(node: &str, region: &str, peers: &[Value], more: &Value) -> Told {
     let mut status = json!({
         "version": "0.1.0", "cluster": "three-regions", "node": node, "region": region, "uptime_seconds": 273_907, "ready": true, "stopping": false,
-        "unsafe_fsync_off": false, "clients": 12, "peers": peers, "of another version": 7,
+        "unsafe_fsync_off": false, "clients": 12, "memory": {"used_bytes": 9, "limit_bytes": 10, "full": false}, "peers": peers, "of another version": 7,
         "keyspaces": [{
             "id": 1, "name": "main", "index": 0, "protocol": "multipaxos", "guarantee": "linearizable",
             "leaders": ["us-east"], "members": [["us-west", "us-east", "euro"]], "reachable": [3, 3], "ready": true,
@@ -101,7 +101,8 @@ fn what_is_wrong_is_told() {
         "us-east",
         "US East",
         &[slow, peer("euro", None)],
-        &json!({"/keyspaces/0/leaders": [null], "/unsafe_fsync_off": true, "/version": "0.2.0", "/stopping": true}),
+        &json!({"/keyspaces/0/leaders": [null], "/unsafe_fsync_off": true, "/version": "0.2.0", "/stopping": true,
+            "/memory": {"used_bytes": 6_979_321_856_u64, "limit_bytes": 6_442_450_944_u64, "full": true}}),
     );
     let all = [
         asked(Ok(west), "us-west", "US West"),
@@ -126,6 +127,7 @@ fn what_is_wrong_is_told() {
         look at
           euro does not tell how it stands, at euro:9000: Connection refused (os error 111)
           UNSAFE: fsync is off at us-east, a power failure loses acknowledged writes
+          us-east is full: it uses 6.50 GiB of memory and may use 6.00, so commands that may make data grow are refused in its keyspaces (docs/operations.md, "Memory that runs out")
           us-east is stopping
           us-west runs version 0.1.0, us-east 0.2.0
           keyspace main is not ready at us-west, which reaches 1 of 3
@@ -301,6 +303,66 @@ fn who_does_not_hear_of_the_leader_says_so() {
     let view = View::of(&[asked(Ok(told), "us-west", "R")], None);
     let expected = "keyspace main is not ready at us-west, which reaches 2 of 3, but does not hear of us-east, which led it";
     assert_eq!(view.notes, [expected, "us-west has no link to us-east: Connection refused"]);
+}
+
+/// Who is told could lead, where these links of five nodes are down for so many seconds; `c` is farther from the others than `d`.
+fn leaders_told(down: &[(&str, &str, u64)], more: &Value) -> Vec<String> {
+    let names = ["a", "b", "c", "d", "e"];
+    let of = |name: &&str| {
+        let others = names.iter().enumerate().filter(|(_, other)| *other != name);
+        let peers = others.map(|(far, other)| {
+            let is = |(one, another, _): &&(&str, &str, u64)| {
+                [(one, another), (another, one)].contains(&(name, other))
+            };
+            match down.iter().find(is) {
+                Some((_, _, seconds)) => {
+                    let mut lost = peer(other, None);
+                    lost["down_seconds"] = json!(seconds);
+                    lost
+                }
+                None => peer(other, Some(if *name == "c" { 50.0 } else { 10.0 * far as f64 })),
+            }
+        });
+        let told = told(name, "R", &peers.collect::<Vec<_>>(), more);
+        asked(Ok(told), name, "R")
+    };
+    let view = View::of(&names.iter().map(of).collect::<Vec<_>>(), None);
+    view.notes.into_iter().filter(|note| note.contains("move-leader")).collect()
+}
+
+#[test]
+fn who_lacks_a_link_to_the_leader_is_told_who_could_lead() {
+    let led = json!({"/keyspaces/0/leaders": ["a"], "/keyspaces/0/members": [["a", "b", "c", "d"]]});
+    let note = |gained: &str, heir: &str| {
+        format!(
+            "a leads main, and has no link with {gained}: what is asked there waits in vain, or some of it; {heir} reaches all of \
+             them: isochrone move-leader --to {heir}"
+        )
+    };
+    for (down, expected) in [
+        (vec![("a", "b", 10)], Some(("b", "d"))),
+        (vec![("a", "b", 9)], None),
+        (vec![("c", "d", 99)], None),
+        // Who has no replica asks too; and whoever leads in the place of the leader is to lose nobody.
+        (vec![("a", "e", 99), ("a", "b", 99)], Some(("b, e", "d"))),
+        (vec![("a", "b", 99), ("d", "e", 1)], Some(("b", "c"))),
+        (vec![("a", "b", 99), ("d", "e", 1), ("c", "e", 1)], None),
+        // One whom nobody reaches does not keep others from being served.
+        (
+            vec![("a", "b", 99), ("a", "e", 99), ("b", "e", 99), ("c", "e", 99), ("d", "e", 99)],
+            Some(("b", "d")),
+        ),
+    ] {
+        let expected: Vec<String> = expected.iter().map(|(gained, heir)| note(gained, heir)).collect();
+        assert_eq!(leaders_told(&down, &led), expected, "{down:?}");
+    }
+    let members = json!([["a", "d"], ["a", "c"], ["a", "d"], ["b", "d"]]);
+    let partitions = json!({"/keyspaces/0/leaders": ["a", "a", "a", "b"], "/keyspaces/0/members": members, "/keyspaces/0/protocol": "2pc"});
+    expect![[r#"
+        a leads partition 1 of main, and has no link with b: what is asked there waits in vain, or some of it; c reaches all of them: isochrone move-leader --partition 1 --to c
+        a leads partitions 0, 2 of main, and has no link with b: what is asked there waits in vain, or some of it; d reaches all of them: isochrone move-leader --partition N --to d, for each
+        b leads partition 3 of main, and has no link with a: what is asked there waits in vain, or some of it; d reaches all of them: isochrone move-leader --partition 3 --to d
+    "#]].assert_eq(&(leaders_told(&[("a", "b", 99)], &partitions).join("\n") + "\n"));
 }
 
 #[test]

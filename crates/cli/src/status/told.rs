@@ -23,6 +23,7 @@ pub(crate) struct Told {
     pub(crate) ready: bool,
     pub(crate) unsafe_fsync_off: bool,
     pub(crate) clients: u64,
+    pub(crate) memory: Memory,
     pub(crate) keyspaces: Vec<Keyspace>,
     pub(crate) peers: Vec<Peer>,
     pub(crate) processes: Vec<Process>,
@@ -37,6 +38,16 @@ impl Told {
             _ => "not ready",
         }
     }
+}
+
+/// What a node uses of the memory that it may.
+#[derive(Copy, Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Memory {
+    pub(crate) used_bytes: u64,
+    pub(crate) limit_bytes: u64,
+    /// Whether it uses more.
+    pub(crate) full: bool,
 }
 
 /// A keyspace, as the node sees it.

@@ -18,6 +18,10 @@ const APART: (f64, f64) = (0.2, 2.0);
 /// it up, and whoever has not used those keys since does not know that it is over.
 const STANDS_STILL: u64 = 30;
 
+/// A node may be for so long, seconds, without a link to a leader before it is told who could lead in its place: by then a link that
+/// breaks has been made again, and a leader that is down has another.
+const APART_FROM_LEADER: u64 = 10;
+
 /// What a process tells of how many replicas its partition is to have, where its protocol chooses them.
 const WANTED: &str = "replicas_wanted";
 
@@ -114,6 +118,7 @@ impl View {
         let mut notes = Vec::new();
         of_nodes(&nodes, &told, &mut notes);
         of_keyspaces(&told, &keyspaces, file, &mut notes);
+        of_leaders(&told, &keyspaces, file, &mut notes);
         notes.extend(short.iter().map(Short::note));
         of_moves(&told, &keyspaces, &mut notes);
         let missed = |name: &str| match nodes.iter().find(|node| node.node == name) {
@@ -389,6 +394,14 @@ fn of_nodes(nodes: &[Node], told: &[&Told], notes: &mut Vec<String>) {
         if told.unsafe_fsync_off {
             notes.push(format!("UNSAFE: fsync is off at {name}, a power failure loses acknowledged writes"));
         }
+        if told.memory.full {
+            let [used, limit] = [told.memory.used_bytes, told.memory.limit_bytes]
+                .map(|bytes| bytes as f64 / (1 << 30) as f64);
+            notes.push(format!(
+                "{name} is full: it uses {used:.2} GiB of memory and may use {limit:.2}, so commands that may make data grow are \
+                 refused in its keyspaces (docs/operations.md, \"Memory that runs out\")"
+            ));
+        }
         if told.stopping {
             notes.push(format!("{name} is stopping"));
         } else if !told.ready && told.keyspaces.iter().all(|keyspace| keyspace.ready) {
@@ -464,6 +477,108 @@ fn unheard(told: &Told, keyspace: &Keyspace) -> String {
         Some(leader) => format!(", but does not hear of {leader}, which led it"),
         None => ", but does not hear of a leader".to_owned(),
     }
+}
+
+/// The links between nodes, as both ends tell of them.
+#[derive(Copy, Clone)]
+struct Links<'a>(&'a [&'a Told]);
+
+impl<'a> Links<'a> {
+    fn told(self, node: &str) -> Option<&'a Told> {
+        self.0.iter().copied().find(|told| told.node == node)
+    }
+
+    /// What is told of the link between two, by either.
+    fn between(self, one: &str, other: &str) -> impl Iterator<Item = &'a Peer> {
+        let of = |from: &str, to: &str| self.told(from)?.peers.iter().find(|peer| peer.name == to);
+        of(one, other).into_iter().chain(of(other, one))
+    }
+
+    fn joins(self, one: &str, other: &str) -> bool {
+        let mut ends = self.between(one, other).peekable();
+        ends.peek().is_some() && ends.all(|end| end.connected)
+    }
+
+    /// Whether they have been without one for long.
+    fn lacks(self, one: &str, other: &str) -> bool {
+        let long = |seconds: u64| seconds >= APART_FROM_LEADER;
+        self.between(one, other).any(|end| !end.connected && end.down_seconds.is_some_and(long))
+    }
+
+    /// How far the others are from a node, together.
+    fn far(self, node: &str) -> f64 {
+        self.told(node).map_or(f64::INFINITY, |told| linked(told).filter_map(|peer| peer.round_trip_ms).sum())
+    }
+}
+
+/// Nodes that have been without a link to a leader for long, where another member reaches them and all whom the leader reaches:
+/// who asks there waits in vain, although all are reached by somebody.
+fn of_leaders(told: &[&Told], keyspaces: &[Shown], file: Option<&Deployment>, notes: &mut Vec<String>) {
+    let links = Links(told);
+    // Those who were not asked too.
+    let all: BTreeSet<&str> = told
+        .iter()
+        .flat_map(|told| told.peers.iter().map(|peer| &peer.name).chain([&told.node]))
+        .map(String::as_str)
+        .collect();
+    let place = file.map_or_else(String::new, |file| format!("{} ", file.file()));
+    for shown in keyspaces {
+        let name = &shown.keyspace;
+        // By the leader, who would lead in its place, and who would be reached then that is not.
+        let mut found: BTreeMap<(&str, &str, Vec<&str>), Vec<String>> = BTreeMap::new();
+        for (partition, (leader, members)) in shown.leaders.iter().zip(&shown.members).enumerate() {
+            let Some(leader) = leader.as_deref() else { continue };
+            if let Some((heir, gained)) = heir(links, &all, leader, members) {
+                found.entry((leader, heir, gained)).or_default().push(partition.to_string());
+            }
+        }
+        for ((leader, heir, gained), partitions) in found {
+            let (led, which, each) = match partitions.as_slice() {
+                _ if shown.leaders.len() == 1 => (name.clone(), String::new(), ""),
+                [one] => (format!("partition {one} of {name}"), format!("--partition {one} "), ""),
+                several => {
+                    let led = format!("partitions {} of {name}", several.join(", "));
+                    (led, "--partition N ".to_owned(), ", for each")
+                }
+            };
+            let keyspace = if keyspaces.len() == 1 { String::new() } else { format!("--keyspace {name} ") };
+            let gained = gained.join(", ");
+            notes.push(format!(
+                "{leader} leads {led}, and has no link with {gained}: what is asked there waits in vain, or some of it; {heir} reaches \
+                 all of them: isochrone move-leader {place}{keyspace}{which}--to {heir}{each}"
+            ));
+        }
+    }
+}
+
+/// Of the members of a partition the one that loses least by leading in the place of this leader, and whom it gains: those who lack
+/// a link to the leader. None where it would lose anybody, or gains nobody.
+fn heir<'a>(
+    links: Links<'_>,
+    all: &BTreeSet<&'a str>,
+    leader: &str,
+    members: &'a [String],
+) -> Option<(&'a str, Vec<&'a str>)> {
+    let (mut kept, mut lacking) = (vec![leader], Vec::new());
+    for node in all {
+        if links.joins(leader, node) {
+            kept.push(*node);
+        } else if links.lacks(leader, node) {
+            lacking.push(*node);
+        }
+    }
+    let able = |node: &&str| {
+        let stops = links.told(node).is_some_and(|told| told.stopping);
+        *node != leader && !stops && kept.iter().all(|other| other == node || links.joins(node, other))
+    };
+    let gains = |node: &'a str| {
+        (node, lacking.iter().copied().filter(|other| links.joins(node, other)).collect::<Vec<_>>())
+    };
+    let heirs = members.iter().map(String::as_str).filter(able).map(gains);
+    heirs.filter(|(_, gained)| !gained.is_empty()).min_by(|(one, gained), (other, as_gained)| {
+        let more = as_gained.len().cmp(&gained.len());
+        more.then(links.far(one).total_cmp(&links.far(other)))
+    })
 }
 
 /// Moves of keys that no node carries on.

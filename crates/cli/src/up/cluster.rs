@@ -76,6 +76,20 @@ struct Place {
     readings: Readings,
 }
 
+/// The latest reign of each partition in which somebody believes to lead it.
+type Reigns = BTreeMap<u16, u64>;
+
+/// What the replicas of a region do, by the reigns of all regions. `led` is whether nothing is served without a leader.
+fn role(reigns: &[Reigns], of: usize, led: bool) -> Role {
+    let latest = |partition: &u16| reigns.iter().filter_map(|reigns| reigns.get(partition)).max();
+    match &reigns[of] {
+        own if own.iter().any(|(partition, reign)| latest(partition) == Some(reign)) => Role::Leader,
+        own if !own.is_empty() => Role::Deposed,
+        _ if reigns.iter().all(Reigns::is_empty) && !led => Role::Replica,
+        _ => Role::Follower,
+    }
+}
+
 impl Cluster {
     /// Binds every port and starts every node. Redis ports count from `port`; 0 lets the system choose. Figures are
     /// those of the last `window`.
@@ -169,22 +183,18 @@ impl Cluster {
     pub(crate) fn look(&mut self) -> View {
         self.bury();
         let now = Instant::now();
-        let reigns: Vec<_> = self.places.iter().map(|place| self.reign(place)).collect();
-        let newest = reigns.iter().copied().flatten().max();
+        let reigns: Vec<_> = self.places.iter().map(|place| self.reigns(place)).collect();
         let mut regions = Vec::with_capacity(self.places.len());
-        for (index, reign) in reigns.into_iter().enumerate() {
+        for index in 0..self.places.len() {
             let mut counts = self.places[index].past.clone();
             for metrics in self.metrics(&self.places[index]) {
                 counts.add(metrics);
             }
             let state = self.state(index);
             self.places[index].served |= state == State::Up;
-            let role = match reign {
-                _ if self.places[index].replicas == 0 => Role::Client,
-                None if newest.is_none() && !self.led => Role::Replica,
-                None => Role::Follower,
-                reign if reign == newest => Role::Leader,
-                Some(_) => Role::Deposed,
+            let role = match self.places[index].replicas {
+                0 => Role::Client,
+                _ => role(&reigns, index, self.led),
             };
             let applied =
                 self.metrics(&self.places[index]).map(|metrics| metrics.applied.load(Relaxed)).max();
@@ -392,14 +402,18 @@ impl Cluster {
             .map(AsRef::as_ref)
     }
 
-    /// The latest reign in which a replica of this region believes to lead.
-    fn reign(&self, place: &Place) -> Option<u64> {
-        let reigns = |handle: &NodeHandle| {
+    /// In which reigns replicas of this region believe to lead.
+    fn reigns(&self, place: &Place) -> Reigns {
+        let mut reigns = Reigns::new();
+        for handle in self.running(place) {
             let status = handle.status();
             let own = status.processes.iter().filter(|process| process.keyspace == self.keyspace.0);
-            own.filter_map(|process| process.leads).max()
-        };
-        self.running(place).filter_map(reigns).max()
+            for (partition, reign) in own.filter_map(|process| Some((process.partition, process.leads?))) {
+                let latest = reigns.entry(partition).or_insert(reign);
+                *latest = reign.max(*latest);
+            }
+        }
+        reigns
     }
 
     fn state(&self, index: usize) -> State {
@@ -550,6 +564,26 @@ fn redis_socket(deployment: &Deployment, place: &Place, first: u16) -> anyhow::R
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_partition_has_a_leader_of_its_own() {
+        let regions: [&[(u16, u64)]; 4] = [&[(0, 0), (1, 7)], &[(1, 9)], &[(2, 1), (0, 2)], &[]];
+        let reigns = regions.map(|reigns| reigns.iter().copied().collect::<Reigns>());
+        let roles = |reigns: &[Reigns], led| -> Vec<Role> {
+            (0..reigns.len()).map(|region| role(reigns, region, led)).collect()
+        };
+        let expected = [Role::Deposed, Role::Leader, Role::Leader, Role::Follower];
+        assert_eq!(roles(&reigns, true), expected);
+        assert_eq!(roles(&reigns, false), expected);
+        // One that leads a partition in an early reign leads it, whatever goes on in others.
+        let reigns = [Reigns::from([(0, 1)]), Reigns::from([(1, 5)])];
+        assert_eq!(roles(&reigns, true), [Role::Leader; 2]);
+        let nobody = [Reigns::new()];
+        assert_eq!(
+            (roles(&nobody, true), roles(&nobody, false)),
+            (vec![Role::Follower], vec![Role::Replica])
+        );
+    }
 
     #[test]
     fn a_node_that_ends_by_itself_is_told_and_is_a_failure_until_it_is_started_again() {

@@ -89,13 +89,13 @@ impl State {
 /// What a region's replica does.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Role {
-    /// It leads.
+    /// It leads; of several partitions, one at least.
     Leader,
     /// It follows.
     Follower,
     /// It is one of equals: nobody leads.
     Replica,
-    /// It believes to lead, but another leads in a later reign: it was cut off, and commits nothing.
+    /// It believes to lead, but wherever it does another leads in a later reign: it was cut off, and commits nothing.
     Deposed,
     /// There is none: commands of this region travel to others.
     Client,

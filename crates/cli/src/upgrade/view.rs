@@ -2,10 +2,9 @@
 
 use crate::status::told::{Keyspace as Seen, Told};
 use crate::status::view::{Asked, Shown, View as Stand, not_ready};
-use isochrone_core::deployment::Keyspace;
+use isochrone_core::deployment::{CURP_COPIES, CURP_COPIES_MAX, Keyspace};
 use isochrone_core::{Deployment, Quorums};
 use isochrone_node::transport::frame;
-use isochrone_plan::curp::COPIES;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -585,8 +584,7 @@ fn quorum(keyspace: Option<&Keyspace>, members: usize) -> usize {
 /// How many copies there are to be beside a master.
 fn copies(keyspace: Option<&Keyspace>) -> usize {
     // Larger than there are replicas is as many as there are.
-    let given = keyspace.map(|keyspace| keyspace.parameters.read().integer("f", COPIES as u64, 0, 6));
-    given.map_or(COPIES, |given| given as usize)
+    keyspace.map_or(CURP_COPIES, |keyspace| keyspace.parameters.read().copies(CURP_COPIES_MAX))
 }
 
 fn node(asked: &Asked, leads: Vec<String>, progress: Progress) -> Node {

@@ -273,7 +273,8 @@ const OF_STREAMS: &[&[&str]] = &[
     &["XPENDING", "long:stream", "group"],
 ];
 
-/// A node that takes 64 KiB in an argument: less than each of these values has as it is dumped.
+/// A node that takes 64 KiB in an argument: less than each of these values has as it is dumped. The keys of its keyspace are in
+/// partitions, and one is of a name beside which no other has a place.
 #[test]
 fn values_that_a_node_does_not_take_whole_are_put_back_in_parts() {
     let folder = tempfile::tempdir().unwrap();
@@ -285,9 +286,9 @@ fn values_that_a_node_does_not_take_whole_are_put_back_in_parts() {
     });
     let deployed = deployment_of(&large, "one.toml", "large", &places[..1], "multipaxos");
     let _large = node(&deployed, 0, &large);
-    let deployed = deployment_of(&small, "one.toml", "small", &places[1..], "multipaxos");
+    let deployed = deployment_of(&small, "one.toml", "small", &places[1..], "multipaxos 4");
     let written = fs::read_to_string(&deployed).unwrap();
-    fs::write(&deployed, written + "[limits]\nbulk = \"64KiB\"\n").unwrap();
+    fs::write(&deployed, written + "[limits]\nbulk = \"64KiB\"\nelements = 1000\n").unwrap();
     let _small = node(&deployed, 0, &small);
     let [from, to] = [places[0].redis, places[1].redis];
     serves(from);
@@ -307,6 +308,7 @@ fn values_that_a_node_does_not_take_whole_are_put_back_in_parts() {
     let single: Vec<&str> = values.iter().map(|[_, value]| value.as_str()).collect();
     let pairs: Vec<&str> = values.iter().flatten().map(String::as_str).collect();
     fill(&[&["RPUSH", "long:list"][..], &single[..]].concat());
+    fill(&[&["RPUSH", "long:}"][..], &single[..]].concat());
     fill(&[&["SADD", "long:set"][..], &single[..]].concat());
     fill(&[&["HSET", "long:hash"][..], &pairs[..]].concat());
     fill(&[&["ZADD", "long:sorted"][..], &pairs[..]].concat());
@@ -322,21 +324,38 @@ fn values_that_a_node_does_not_take_whole_are_put_back_in_parts() {
     fill(&["XACK", "long:stream", "group", "1-1"]);
     fill(&["XDEL", "long:stream", "100-1"]);
 
-    let keys = ["string", "list", "set", "hash", "sorted"].map(|kind| format!("long:{kind}").into_bytes());
+    let keys =
+        ["string", "list", "}", "set", "hash", "sorted"].map(|kind| format!("long:{kind}").into_bytes());
     let before = Raw::connect(from).picture(&keys);
     let streams: Vec<Reply> = OF_STREAMS.iter().map(|words| asker.ask(words).unwrap()).collect();
     let file = folder.path().join("main.backup");
     let saved = json(&["save", text(&file), "--endpoint", &from.to_string()], None, 0);
-    assert_eq!((&saved["keys"], &saved["in_parts"]), (&6.into(), &0.into()));
+    assert_eq!((&saved["keys"], &saved["in_parts"]), (&7.into(), &0.into()));
 
     let at = to.to_string();
     let restore = ["restore", text(&file), "--endpoint", &at];
-    assert_eq!(json(&restore, None, 0)["restored"], 6);
+    assert_eq!(json(&restore, None, 0)["restored"], 7);
     let none = json(&restore, None, 1);
-    assert_eq!((&none["restored"], &none["exist"]), (&0.into(), &6.into()));
-    let over = json(&[&restore[..], &["--replace", "--cluster", "small"]].concat(), None, 0);
-    assert_eq!((&over["restored"], &over["failed"]), (&6.into(), &0.into()));
+    assert_eq!((&none["restored"], &none["exist"]), (&0.into(), &7.into()));
+    let replace = [&restore[..], &["--replace", "--cluster", "small"]].concat();
+    let over = json(&replace, None, 0);
+    assert_eq!((&over["restored"], &over["failed"]), (&7.into(), &0.into()));
+    assert_eq!(size(&mut other), Reply::Number(7));
     assert!(Raw::connect(to).picture(&keys) == before, "what was put back is another");
     let there: Vec<Reply> = OF_STREAMS.iter().map(|words| other.ask(words).unwrap()).collect();
     assert!(there == streams, "{:?}\n{:?}", &there[1..], &streams[1..]);
+
+    // An entry that no command of this node can write: what is there stays.
+    let wide: Vec<String> = (0..2_000).map(|number| number.to_string()).collect();
+    let wide: Vec<&str> = wide.iter().map(String::as_str).collect();
+    let reply = asker.ask(&[&["XADD", "wide", "1-1"][..], &wide[..]].concat()).unwrap();
+    assert_eq!(reply, Reply::Text("1-1".to_owned()));
+    assert_eq!(other.ask(&["SET", "wide", "old"]).unwrap(), Reply::Text("OK".to_owned()));
+    json(&["save", text(&file), "--endpoint", &from.to_string(), "--force"], None, 0);
+    let over = json(&replace, None, 1);
+    assert_eq!((&over["restored"], &over["failed"]), (&7.into(), &1.into()));
+    let error = over["first"][0]["error"].as_str().unwrap_or_default();
+    assert!(error.contains("a command of 2003 words, and the node takes 1000"), "{error}");
+    assert_eq!(Raw::connect(to).ask(&[b"GET", b"wide"]), b"old\r\n");
+    assert_eq!(size(&mut other), Reply::Number(8));
 }

@@ -61,7 +61,9 @@ fn a_machine_is_looked_at_before_its_node_starts_and_while_it_runs() {
         let away = format!("no node listens at {}", address.listen);
         assert!(verdict == "warn" && found.contains(&away), "{found}");
     }
-    for name in ["file", "file system", "free space", "open files", "memory", "processors", "clock"] {
+    for name in
+        ["file", "file system", "free space", "open files", "memory", "memory limit", "processors", "clock"]
+    {
         check(&shown, name);
     }
     assert_eq!(names(path), ["three.toml"], "it makes nothing that stays");

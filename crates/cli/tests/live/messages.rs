@@ -242,7 +242,7 @@ fn data_directories_of_others() {
         "n0",
         2,
         expect![[r#"
-        isochrone: FOLDER/n0/IDENTITY: written by a newer version of isochrone: found format 9, this version reads up to 1. Start the version that wrote it, or a later one.
+        isochrone: FOLDER/n0/IDENTITY: written by a newer version of isochrone: found format 9, this version reads up to 1. Nothing was changed. Start the version that wrote it, or a later one.
     "#]],
     );
 }

@@ -56,9 +56,10 @@ impl Proxy {
 
     fn build(target: SocketAddr, rate: Option<u32>) -> Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-        if rate.is_some() {
+        if let Some(rate) = rate {
             // What has come in, nothing overtakes any more.
-            SockRef::from(&listener).set_recv_buffer_size(64 << 10).expect("a listener has a buffer");
+            let most = (rate as usize / 30).clamp(4 << 10, 64 << 10);
+            SockRef::from(&listener).set_recv_buffer_size(most).expect("a listener has a buffer");
         }
         let address = listener.local_addr().expect("it is bound");
         let (wire, open) = (Arc::new(AtomicU8::new(0)), Arc::new(Mutex::new(Vec::new())));
@@ -102,7 +103,7 @@ impl Proxy {
 const SLACK: Duration = Duration::from_millis(20);
 
 fn carry(mut from: TcpStream, mut to: TcpStream, wire: &AtomicU8, rate: Option<u32>) {
-    let mut bytes = vec![0; if rate.is_some() { 8 << 10 } else { 64 << 10 }];
+    let mut bytes = vec![0; rate.map_or(64 << 10, |rate| (rate as usize / 60).clamp(1 << 10, 8 << 10))];
     // When the line is free again: what a sleep takes beyond its time is made up for, or a line would carry much less than its rate.
     let mut free = Instant::now();
     while let Ok(count @ 1..) = from.read(&mut bytes) {

@@ -241,3 +241,8 @@ pub enum Refusal {
     #[error("ERR the reply would be longer than 120 MiB; ask for fewer elements at once")]
     ReplyTooLong,
 }
+
+#[test]
+fn what_is_kept_has_the_shape_of_its_format() {
+    crate::shape::hold::<Response>("response");
+}

@@ -5,14 +5,11 @@ use std::collections::BTreeMap;
 use super::draft::{Names, Section};
 use super::parse::{NODES_MAX, Parser, REPLICATIONS, find_replica};
 use super::values::{one_of, suggest};
-use super::{Keyspace, Node, Parameters, Region};
+use super::{CURP_COPIES_MAX, Keyspace, Node, Parameters, Region};
 use crate::id::{KeyspaceId, NodeId, RegionId};
 
 /// Far above any deployment; it bounds the work that a hostile file can cause.
 pub(super) const PARTITIONS_MAX: u64 = 1_024;
-/// Copies beside the master of `curp` where the file does not say, and the most that there are: as `isochrone_plan::curp` has
-/// them.
-const CURP_COPIES: [u64; 2] = [2, 6];
 
 impl Keyspace {
     /// Why so many whole regions as are demanded (`survive`) may not be lost, and what would be right; nothing where they may,
@@ -50,9 +47,8 @@ impl Keyspace {
             return None;
         }
         // Whatever majority is left: data are with the master and its copies alone, each in a region of its own here.
-        let [default, most] = CURP_COPIES;
         let mut reader = self.parameters.read();
-        let f = reader.integer("f", default, 0, most);
+        let f = reader.copies(CURP_COPIES_MAX) as u64;
         // A wrong one the protocol refuses by itself.
         if reader.finish_partly().is_err() || demanded <= f {
             return None;

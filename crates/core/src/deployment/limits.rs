@@ -36,6 +36,9 @@ const GIB: u64 = 1 << 30;
 const MS: u64 = 1_000_000;
 const SECOND: u64 = 1_000 * MS;
 
+/// What `memory` may be, beside 0.
+const MEMORY: std::ops::RangeInclusive<u64> = 16 * MIB..=16 * 1024 * GIB;
+
 limits! {
     /// Bytes a client may send before it has logged in: enough for HELLO, AUTH and their names.
     LoginInput = "login_input", Bytes, 16 * KIB, KIB, MIB;
@@ -109,11 +112,12 @@ pub struct LimitRule {
 pub struct Limits {
     /// `values[limit as usize]`; the order of [`LIMITS`] is that of the enum.
     values: Vec<u64>,
+    memory: Option<u64>,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { values: LIMITS.iter().map(|rule| rule.default).collect() }
+        Self { values: LIMITS.iter().map(|rule| rule.default).collect(), memory: None }
     }
 }
 
@@ -134,6 +138,12 @@ impl Limits {
     pub fn span(&self, limit: Limit) -> Span {
         assert!(LIMITS[limit as usize].unit == Unit::Time, "{limit:?} is not a time");
         Span::from_nanos(self.values[limit as usize])
+    }
+
+    /// Bytes of memory above which a process takes nothing more that makes data grow; 0 where it is to have no such limit, nothing
+    /// where the file does not say. The default is a share of what the process may have, so it is none of [`LIMITS`].
+    pub fn memory(&self) -> Option<u64> {
+        self.memory
     }
 
     pub(super) fn parse(section: Option<Section<'_>>, mistakes: &mut Mistakes) -> Self {
@@ -160,6 +170,21 @@ impl Limits {
                 }
             }
         }
+        let memory = section.read("memory", mistakes, |value| {
+            let right = || {
+                let [least, most] = [MEMORY.start(), MEMORY.end()].map(|bound| Unit::Bytes.show(*bound));
+                format!("use {least:?} to {most:?}, or 0 for none")
+            };
+            match value.as_str() {
+                None if integer_of(value) == Some(0) => Ok(0),
+                None => Err(Refusal::new("is not a size", right())),
+                text => match as_bytes(text)? {
+                    bytes if bytes == 0 || MEMORY.contains(&bytes) => Ok(bytes),
+                    _ => Err(Refusal::new("is out of range", right())),
+                },
+            }
+        });
+        limits.memory = memory.map(|memory| memory.value);
         // A new leader may be told the longest command together with a whole window of others.
         let least = limits.get(Limit::Bulk) + BESIDE_BULK;
         match frame {

@@ -31,7 +31,7 @@ pub(crate) use values::{NumberError, scaled};
 
 pub use error::{ConfigError, ConfigErrors};
 pub use limits::{LIMITS, Limit, LimitRule, Limits, Unit};
-pub use parameters::{ParameterReader, Parameters};
+pub use parameters::{CURP_COPIES, CURP_COPIES_MAX, ParameterReader, Parameters};
 pub use security::PasswordHash;
 pub use values::{Address, parse_bytes, parse_span};
 

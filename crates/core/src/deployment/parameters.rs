@@ -12,6 +12,11 @@ use crate::id::NodeId;
 use crate::time::Span;
 use crate::{FastQuorums, ReplicaSet, SizeError};
 
+/// Copies beside the master of `curp` where a keyspace does not say how many.
+pub const CURP_COPIES: usize = 2;
+/// The most that it may say: seven servers are the most that there are.
+pub const CURP_COPIES_MAX: usize = 6;
+
 /// The `parameters = { ... }` of a keyspace, not yet understood.
 ///
 /// A protocol reads them by [`Parameters::read`], and what it did not ask for is refused.
@@ -236,6 +241,14 @@ impl ParameterReader<'_> {
             self.reject(key, &wrong, &right);
             FastQuorums::of(replicas)
         })
+    }
+
+    /// `f = 3`, how many copies `curp` has beside its master, `most` at most. What is not given is [`CURP_COPIES`], also where
+    /// that is more.
+    pub fn copies(&mut self, most: usize) -> usize {
+        let most = most.min(CURP_COPIES_MAX) as u64;
+        // No more than there are seats.
+        self.integer("f", CURP_COPIES as u64, 0, most) as usize
     }
 
     /// Whether a value is given for this key.

@@ -413,6 +413,30 @@ fn a_frame_has_room_for_the_longest_argument() {
 }
 
 #[test]
+fn a_limit_of_memory_is_a_size_or_none() {
+    let with = |limits: &str| parse(&GOOD.replace("bulk = \"1MiB\"\n", limits), "good.toml");
+    for (limits, memory) in [
+        ("", None),
+        ("memory = 0\n", Some(0)),
+        ("memory = \"0B\"\n", Some(0)),
+        ("memory = \"16MiB\"\n", Some(16 << 20)),
+        ("memory = \"6GiB\"\n", Some(6 << 30)),
+    ] {
+        assert_eq!(with(limits).unwrap().limits().memory(), memory, "{limits}");
+    }
+    let range = "use \"16MiB\" to \"16384GiB\", or 0 for none";
+    for (limits, wrong) in [
+        ("memory = \"1MiB\"\n", format!("memory = \"1MiB\" is out of range\n  {range}")),
+        ("memory = \"16385GiB\"\n", format!("memory = \"16385GiB\" is out of range\n  {range}")),
+        ("memory = 6\n", format!("memory = 6 is not a size\n  {range}")),
+        ("memory = \"6\"\n", "memory = \"6\" has no unit".to_owned()),
+    ] {
+        let refused = with(limits).err().unwrap().to_string();
+        assert!(refused.contains(&format!("[limits]: {wrong}")), "{refused}");
+    }
+}
+
+#[test]
 fn numbers_are_read_exactly() {
     let span = |text: &str| parse_span(text).map(Span::as_nanos);
     assert_eq!(span("1.5ms"), Ok(1_500_000));

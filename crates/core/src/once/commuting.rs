@@ -323,3 +323,8 @@ impl<R: Wire> Commuting<R> {
         Ok(())
     }
 }
+
+#[test]
+fn what_is_kept_has_the_shape_of_its_format() {
+    crate::shape::hold::<Vec<Part<u64>>>("once-commuting");
+}

@@ -257,6 +257,11 @@ impl<R: Wire> OnceTable<R> {
     }
 }
 
+#[test]
+fn what_is_kept_has_the_shape_of_its_format() {
+    crate::shape::hold::<Vec<Exported<u64>>>("once");
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -47,7 +47,7 @@ pub use window::{Window, put_back};
 
 use crate::data::{Dataset, Rows, Value};
 use crate::memory::{NoRoom, collected, zeros};
-use crate::plan::{Plan, PlanError, PlanMismatch};
+use crate::plan::{Plan, PlanError, PlanMismatch, SetsError};
 use crate::task::{Rule, Sets, Task};
 use std::cell::OnceCell;
 use std::time::Duration;
@@ -121,7 +121,9 @@ impl From<PlanError> for TrainError {
             PlanError::Interrupted => TrainError::Interrupted,
             PlanError::NoRoom(error) => TrainError::NoRoom(error),
             PlanError::Mismatch(error) => TrainError::Plan(error),
-            error @ (PlanError::TooLong(_) | PlanError::TooWide(_)) => TrainError::Planning(error),
+            error @ (PlanError::TooLong(_) | PlanError::TooWide(_) | PlanError::Sets(_)) => {
+                TrainError::Planning(error)
+            }
         }
     }
 }
@@ -219,26 +221,35 @@ pub enum TrainError {
 }
 
 /// One over the number of samples that touch each parameter, if the task wants to know.
-fn weights<T: Task, V: Value>(task: &T, data: &Dataset<'_>, rows: &Rows<'_, V>, threads: usize) -> Vec<f32> {
+fn weights<T: Task, V: Value>(
+    task: &T,
+    data: &Dataset<'_>,
+    rows: &Rows<'_, V>,
+    threads: usize,
+) -> Result<Vec<f32>, SetsError> {
     if !task.weighted() {
-        return Vec::new();
+        return Ok(Vec::new());
     }
     let degrees = match task.rule() {
         Rule::Features => data.degrees_by(threads),
         Rule::Own(_) => {
-            let mut degrees: Vec<u32> = zeros(task.parameters(data.width()) as usize);
+            let parameters = task.parameters(data.width());
+            let mut degrees: Vec<u32> = zeros(parameters as usize);
             let mut sets = Sets::default();
             for row in 0..data.len() {
                 sets.reads.clear();
                 sets.writes.clear();
                 task.sets(&rows.sample(row), &mut sets);
                 // A parameter that is only read is touched too.
-                sets.reads.iter().for_each(|&parameter| degrees[parameter as usize] += 1);
+                for &parameter in &sets.reads {
+                    let beyond = SetsError::Beyond { row, parameter, parameters };
+                    *degrees.get_mut(parameter as usize).ok_or(beyond)? += 1;
+                }
             }
             degrees
         }
     };
-    weights_by_degree(&degrees)
+    Ok(weights_by_degree(&degrees))
 }
 
 /// The weights of parameters that so many samples touch.

@@ -480,6 +480,52 @@ fn a_panic_ends_all_workers() {
     }
 }
 
+/// Tells the same sets of every sample.
+struct Tells {
+    reads: &'static [u32],
+    writes: &'static [u32],
+    weighted: bool,
+}
+
+impl Task for Tells {
+    fn rule(&self) -> Rule {
+        Rule::Own(7)
+    }
+
+    fn weighted(&self) -> bool {
+        self.weighted
+    }
+
+    fn sets<V: Value>(&self, _: &Sample<'_, V>, sets: &mut Sets) {
+        sets.reads.extend_from_slice(self.reads);
+        sets.writes.extend_from_slice(self.writes);
+    }
+
+    fn compute<V: Value>(&self, _: &Sample<'_, V>, _: &Step<'_>, _: &[f64], write: &mut [f64]) -> f64 {
+        write.fill(1.0);
+        0.0
+    }
+}
+
+#[test]
+fn sets_that_no_task_may_tell_are_refused() {
+    let data = samples(3, 5, 2, 1);
+    let told = |reads: &'static [u32], writes: &'static [u32], weighted| {
+        let task = Tells { reads, writes, weighted };
+        let mut model = begin(&task, &data);
+        let failed = train(&task, &data, None, &mut model, &options(Scheme::Cop, 2), &mut go_on);
+        assert_eq!(model, begin(&task, &data));
+        failed.map(|_| ())
+    };
+    let refused = |error| Err(TrainError::Planning(PlanError::Sets(error)));
+    let beyond = SetsError::Beyond { row: 0, parameter: 5, parameters: 5 };
+    assert_eq!(told(&[5], &[0], false), refused(beyond));
+    assert_eq!(told(&[0], &[1, 5], false), refused(beyond));
+    // What weighs the parameters looks at them before.
+    assert_eq!(told(&[5], &[0], true), refused(beyond));
+    assert_eq!(told(&[0], &[1, 0, 1], false), refused(SetsError::Twice { row: 0, parameter: 1 }));
+}
+
 /// Asks for the end at the sample with this label, and counts.
 struct Asks {
     stop: Stop,

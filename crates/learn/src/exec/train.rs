@@ -19,7 +19,7 @@ use super::source::{Alone, CompactSource, GeneralSource};
 use super::{EpochEnd, Model, Report, TrainError, WorkerReport, wanted, weights};
 use crate::data::{Dataset, Rows, Value, all_finite};
 use crate::memory::zeros;
-use crate::plan::{Annotations, Plan};
+use crate::plan::{Annotations, Plan, PlanError};
 use crate::task::{Rule, Task};
 use crate::with_rows;
 use std::cell::{Cell, OnceCell};
@@ -38,8 +38,8 @@ pub type After<'a> = dyn FnMut(&EpochEnd<'_>) -> ControlFlow<()> + 'a;
 /// under [`Scheme::Cop`] and [`Scheme::Serial`] in [`Mode::Carry`]); breaking stops early.
 ///
 /// # Errors
-/// If plan or model do not fit the data, if there is not the memory, if a thread panics, if all of them stand still, or if
-/// [`Options::stop`] asks for the end.
+/// If plan or model do not fit the data, if [`Task::sets`] tells what no task may, if there is not the memory, if a thread
+/// panics, if all of them stand still, or if [`Options::stop`] asks for the end.
 /// `model` has not changed then.
 pub fn train<T: Task>(
     task: &T,
@@ -79,7 +79,7 @@ pub fn train<T: Task>(
         let weights = if options.packed && !options.first_epoch {
             Vec::new()
         } else {
-            weights(task, data, &rows, options.threads.get())
+            weights(task, data, &rows, options.threads.get()).map_err(PlanError::from)?
         };
         let pool = Pool::new(options.threads.get(), options.patience, options.stop.clone());
         let steps = Steps::new(options, data.len() as u32);
@@ -367,7 +367,7 @@ impl<T: Task, V: Value> Training<'_, '_, T, V> {
                 // More blocks than one would take more memory.
                 Rule::Features => Plan::in_blocks_until(self.task, self.data, NonZeroUsize::MIN, stop)?,
                 // A block of these cannot have as many entries as all of them together.
-                Rule::Own(_) => Plan::of(self.task, self.data),
+                Rule::Own(_) => Plan::checked(self.task, self.data).map_err(PlanError::from)?,
             };
             self.report.planning = begun.elapsed();
             self.cop(&plan, 0..epochs, values, state)?;

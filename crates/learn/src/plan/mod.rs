@@ -82,6 +82,9 @@ pub struct Plan {
 
 impl Plan {
     /// Plans the samples in the order of the data, in one pass, in the form that is smallest for the task's rule.
+    ///
+    /// # Panics
+    /// As [`Plan::general`], under [`Rule::Own`].
     pub fn of<T: Task>(task: &T, data: &Dataset<'_>) -> Plan {
         match task.rule() {
             Rule::Features => Plan::compact(data),
@@ -103,7 +106,15 @@ impl Plan {
     }
 
     /// The plan in the general form, for any rule: the reference that the compact one is held to.
+    ///
+    /// # Panics
+    /// With a [`SetsError`] where the task tells sets that none may have; [`crate::train`], which plans too, answers an error.
     pub fn general<T: Task>(task: &T, data: &Dataset<'_>) -> Plan {
+        Plan::checked(task, data).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// The same, where it is not known whether the sets are some that a task may have.
+    pub(crate) fn checked<T: Task>(task: &T, data: &Dataset<'_>) -> Result<Plan, SetsError> {
         let parameters = task.parameters(data.width());
         let mut last: Vec<u32> = memory::zeros(parameters as usize);
         let mut readers: Vec<u32> = memory::zeros(parameters as usize);
@@ -112,12 +123,18 @@ impl Plan {
         let mut sets = Sets::default();
         with_rows!(data, rows => for row in 0..data.len() {
             sets_of(task, &rows.sample(row), &mut sets);
+            let beyond = |parameter| SetsError::Beyond { row, parameter, parameters };
             for &parameter in &sets.reads {
-                reads.push(ReadOp { parameter, version: last[parameter as usize] });
+                let &version = last.get(parameter as usize).ok_or_else(|| beyond(parameter))?;
+                reads.push(ReadOp { parameter, version });
                 readers[parameter as usize] += 1;
             }
             for &parameter in &sets.writes {
-                let writer = std::mem::replace(&mut last[parameter as usize], row as u32 + 1);
+                let newest = last.get_mut(parameter as usize).ok_or_else(|| beyond(parameter))?;
+                let writer = std::mem::replace(newest, row as u32 + 1);
+                if writer == row as u32 + 1 {
+                    return Err(SetsError::Twice { row, parameter });
+                }
                 let readers = std::mem::take(&mut readers[parameter as usize]);
                 writes.push(WriteOp { parameter, writer, readers });
             }
@@ -125,7 +142,7 @@ impl Plan {
             writes_at.push(writes.len() as u64);
         });
         let annotations = Annotations::General { reads_at, reads, writes_at, writes };
-        Plan::of_data(data, parameters, task.rule(), annotations)
+        Ok(Plan::of_data(data, parameters, task.rule(), annotations))
     }
 
     /// A plan of these samples in the order of the data.
@@ -326,6 +343,32 @@ impl TooWide {
     }
 }
 
+/// A sample's sets are none that a task may tell.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum SetsError {
+    /// There is no such parameter.
+    #[error(
+        "row {row} touches parameter {parameter} of a task that has {parameters}, counted from 0: Task::parameters must be above \
+         all that are touched"
+    )]
+    Beyond {
+        /// The sample.
+        row: usize,
+        /// The parameter that it reads or writes.
+        parameter: u32,
+        /// How many the task has.
+        parameters: u32,
+    },
+    /// A sample writes once what it writes.
+    #[error("row {row} has parameter {parameter} twice in its write set: Task::sets must name each once")]
+    Twice {
+        /// The sample.
+        row: usize,
+        /// The parameter that it writes.
+        parameter: u32,
+    },
+}
+
 /// Why samples are not planned, or a plan is not looked at.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum PlanError {
@@ -338,6 +381,9 @@ pub enum PlanError {
     /// There is not the memory for the plan.
     #[error(transparent)]
     NoRoom(#[from] NoRoom),
+    /// The task's sets are none that it may tell.
+    #[error(transparent)]
+    Sets(#[from] SetsError),
     /// The plan is of other samples.
     #[error(transparent)]
     Mismatch(#[from] PlanMismatch),
@@ -405,6 +451,22 @@ mod tests {
             text(5, 5),
             "the plan is of other data: of 5 samples, as these are, but not with entries at the same places: plan this data"
         );
+    }
+
+    #[test]
+    fn no_rule_of_a_task_is_taken_for_that_of_the_features() {
+        let data = mixed::data(&[vec![(0, mixed::BOTH)], vec![(0, mixed::READ), (1, mixed::BOTH)]]);
+        let (features, own) = (mixed::Mixed(Rule::Features), mixed::Mixed(Rule::Own(0)));
+        let mismatch = |plan, task| Err(PlanMismatch::Rule { plan, task });
+        for plan in [Plan::compact(&data), Plan::general(&features, &data)] {
+            assert_eq!(plan.check(&features, &data), Ok(()));
+            assert_eq!(plan.check(&own, &data), mismatch(0, u32::MAX));
+        }
+        let plan = Plan::of(&own, &data);
+        assert_eq!(plan.check(&own, &data), Ok(()));
+        assert_eq!(plan.check(&features, &data), mismatch(u32::MAX, 0));
+        // Plans of other rules that were saved before are read as ever.
+        assert_eq!(Rule::Own(7).id(), 7);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use super::socket::Peer;
 use crate::audit::{Act, Audit, Decision};
 use crate::gateway::Secret;
 use crate::metrics::NodeMetrics;
-use crate::reactor::calls::{Ask, Line, Refusal, Said, Why};
+use crate::reactor::calls::{Ask, By, Line, Refusal, Said, Why};
 use crate::redis::FLOODED;
 use crate::security::{self, Print};
 use base64::Engine as _;
@@ -34,9 +34,9 @@ const NOTHING: usize = 4 << 10;
 /// Why who has gone was not let in, as for Redis clients.
 const GONE: &str = "gone before the answer";
 
-/// The user that asks: every call that has passed finds this among its extensions.
+/// The user that asks, and how: every call that has passed finds this among its extensions.
 #[derive(Clone)]
-pub(super) struct User(pub(super) Arc<str>);
+pub(super) struct User(pub(super) Arc<str>, pub(super) By);
 
 /// What answers whoever asks: nobody logs in for it.
 #[derive(Clone)]
@@ -239,45 +239,46 @@ where
         let mut inner = std::mem::replace(&mut self.inner, fresh);
         let (line, room, output, audit) =
             (self.line.clone(), self.room.clone(), self.output, self.audit.clone());
+        let by = By { method: METHODS[method], address: peer.as_ref().map(|peer| peer.address) };
         Box::pin(async move {
-            let act = |user: Option<&str>, decision: Decision, why: Option<&str>, login: bool| Act {
+            let act = |user: Option<&str>, decision: Decision, why: Option<&str>| Act {
                 user: user.map(str::to_owned),
-                address: peer.as_ref().map(|peer| peer.address.to_string()),
+                address: by.address.map(|address| address.to_string()),
                 why: why.map(str::to_owned),
-                login,
-                ..Act::new("grpc", METHODS[method], decision)
+                login: true,
+                ..Act::new("grpc", by.method, decision)
             };
-            let tell = |user: Option<&str>, decision: Decision, why: Option<&str>, login: bool| {
+            let tell = |user: Option<&str>, decision: Decision, why: Option<&str>| {
                 if let Some(audit) = &audit {
-                    audit.tell(act(user, decision, why, login));
+                    audit.tell(act(user, decision, why));
                 }
             };
             let named = || credentials(shown.as_ref()?.as_bytes()).ok().map(|(user, _)| user);
             let attempt = Attempt(match (&audit, &place) {
                 (Some(audit), Place::Stranger(_)) if shown.is_some() => {
-                    Some((audit.clone(), act(named().as_deref(), Decision::Denied, Some(GONE), true)))
+                    Some((audit.clone(), act(named().as_deref(), Decision::Denied, Some(GONE))))
                 }
                 _ => None,
             });
-            let asked = who(peer.as_ref(), shown.as_ref(), print, &line).await;
+            let asked = who(peer.as_ref(), shown.as_ref(), print, &line, by).await;
             attempt.ends();
             let user = match asked {
                 Ok((user, fresh)) => {
                     // Who shows nothing has not logged in.
                     if fresh && shown.is_some() {
-                        tell(Some(&*user), Decision::Allowed, None, true);
+                        tell(Some(&*user), Decision::Allowed, None);
                     }
                     user
                 }
                 Err(refusal) => {
                     if refusal.why == Why::Stranger {
                         peer.iter().for_each(Peer::refuse);
-                        tell(named().as_deref(), Decision::Denied, Some(refusal.text.as_str()), true);
+                        tell(named().as_deref(), Decision::Denied, Some(refusal.text.as_str()));
                     }
                     return refused(&mut running, status(refusal));
                 }
             };
-            request.extensions_mut().insert(User(Arc::clone(&user)));
+            request.extensions_mut().insert(User(user, by));
             let _place = match place {
                 Place::User(place) => place,
                 Place::Stranger(place) => {
@@ -296,11 +297,6 @@ where
             let response = inner.call(request).await?;
             running.outcome = outcome(&response);
             drop(running);
-            if let Some(status) = response.extensions().get::<Status>()
-                && status.code() == Code::PermissionDenied
-            {
-                tell(Some(&*user), Decision::Denied, Some(status.message()), false);
-            }
             let bytes = response.extensions().get::<Ended>().map_or(0, |ended| ended.bytes);
             let Some(peer) = peer.filter(|_| bytes > NOTHING) else { return Ok(response) };
             let answered = peer.answers(bytes, output.saturating_mul(FLOODED));
@@ -348,6 +344,7 @@ async fn who(
     shown: Option<&http::HeaderValue>,
     print: Print,
     line: &Line,
+    by: By,
 ) -> Result<(Arc<str>, bool), Refusal> {
     if let Some(user) = peer.and_then(|peer| peer.remembers(&print)) {
         return Ok((user, false));
@@ -356,7 +353,7 @@ async fn who(
     let named = shown.map(|shown| credentials(shown.as_bytes())).transpose()?;
     let from = peer.map_or(std::net::IpAddr::from([0, 0, 0, 0]), |peer| peer.address);
     let gone = || Refusal::new(Why::TryAgain, "this node has stopped; ask another");
-    match line.send(Ask::Login { named, from })?.await.map_err(|_| gone())? {
+    match line.send(Ask::Login { named, from }, by)?.await.map_err(|_| gone())? {
         Ok(Said::User(user)) => {
             let fresh = peer.is_none_or(|peer| peer.let_in(print, &user));
             Ok((user, fresh))

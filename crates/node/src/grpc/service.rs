@@ -6,7 +6,7 @@ use super::value;
 use crate::audit::{self, Act, Audit, Decision};
 use crate::gateway::Abort;
 use crate::limits::Limits;
-use crate::reactor::calls::{Ask, Line, Refusal, Said, Token, Why};
+use crate::reactor::calls::{Ask, By, Line, Refusal, Said, Token, Why};
 use bytes::Bytes;
 use isochrone_core::Blob;
 use isochrone_proto::Message;
@@ -41,10 +41,10 @@ impl Service {
         Service { line, bulk_bytes: limits.bulk_bytes, elements: limits.elements, audit }
     }
 
-    async fn call(&self, ask: Ask) -> Result<Said, Status> {
+    async fn call(&self, ask: Ask, by: By) -> Result<Said, Status> {
         // Whether the node had taken it up before it ended, nobody can say.
         let gone = |_| Ok(Said::Unknown("the node has ended before it answered".to_owned()));
-        self.line.send(ask).map_err(status)?.await.unwrap_or_else(gone).map_err(status)
+        self.line.send(ask, by).map_err(status)?.await.unwrap_or_else(gone).map_err(status)
     }
 
     /// A key, a value or an argument, if it is not too long.
@@ -68,13 +68,13 @@ impl Service {
 
     async fn execute_words(
         &self,
-        user: Arc<str>,
+        (user, by): (Arc<str>, By),
         keyspace: String,
         words: Vec<Bytes>,
     ) -> Result<Replied, Status> {
         self.check("elements", "words", words.len(), self.elements)?;
         words.iter().try_for_each(|word| self.check("bulk", "bytes", word.len(), self.bulk_bytes))?;
-        match self.call(Ask::Execute { user, keyspace, words }).await? {
+        match self.call(Ask::Execute { user, keyspace, words }, by).await? {
             Said::Unknown(why) => Ok(Replied::Unknown(Unknown { why })),
             Said::Replied(bytes) => match value::parse(&bytes) {
                 Some(value) => Ok(Replied::Value(value)),
@@ -87,11 +87,11 @@ impl Service {
     /// A command of this service's own on one key: an error is about what the key holds.
     async fn simple(
         &self,
-        user: Arc<str>,
+        asker: (Arc<str>, By),
         keyspace: String,
         words: Vec<Bytes>,
     ) -> Result<Result<Kind, Unknown>, Status> {
-        match self.execute_words(user, keyspace, words).await? {
+        match self.execute_words(asker, keyspace, words).await? {
             Replied::Unknown(unknown) => Ok(Err(unknown)),
             Replied::Value(Value { kind: Some(Kind::Error(text)) }) => Err(Status::failed_precondition(text)),
             Replied::Value(Value { kind }) => Ok(Ok(kind.ok_or_else(strange)?)),
@@ -105,10 +105,10 @@ enum Replied {
 }
 
 /// The user that the guard has let pass, and the message.
-fn open<M>(request: Request<M>) -> Result<(Arc<str>, M), Status> {
-    let user = request.extensions().get::<User>().map(|User(user)| Arc::clone(user));
-    let user = user.ok_or_else(|| Status::unauthenticated("nobody has logged in; this is a bug"))?;
-    Ok((user, request.into_inner()))
+fn open<M>(request: Request<M>) -> Result<((Arc<str>, By), M), Status> {
+    let asker = request.extensions().get::<User>().map(|User(user, by)| (Arc::clone(user), *by));
+    let asker = asker.ok_or_else(|| Status::unauthenticated("nobody has logged in; this is a bug"))?;
+    Ok((asker, request.into_inner()))
 }
 
 /// An answer, and its word for those who count.
@@ -132,12 +132,12 @@ impl Isochrone for Service {
     async fn begin(&self, request: Request<BeginRequest>) -> Result<Response<BeginResponse>, Status> {
         // Without a peer (there is always one), a transaction would end by its time alone.
         let on = request.extensions().get::<Peer>().map(|peer| peer.connection.clone()).unwrap_or_default();
-        let (user, BeginRequest { keyspace, reads, writes, name: named }) = open(request)?;
+        let ((user, by), BeginRequest { keyspace, reads, writes, name: named }) = open(request)?;
         let named = if named.is_empty() { None } else { Some(chosen(&named)?) };
         let (reads, writes) = (self.blobs(&reads)?, self.blobs(&writes)?);
         use begin_response::Outcome;
         let ask = Ask::Begin { user, on, keyspace, reads, writes, name: named };
-        let (outcome, word) = match self.call(ask).await? {
+        let (outcome, word) = match self.call(ask, by).await? {
             Said::Begun { txn, reads } => {
                 (Outcome::Begun(Begun { txn: name(txn), reads: shown(reads) }), "begun")
             }
@@ -153,7 +153,7 @@ impl Isochrone for Service {
     }
 
     async fn commit(&self, request: Request<CommitRequest>) -> Result<Response<CommitResponse>, Status> {
-        let (user, CommitRequest { txn, updates }) = open(request)?;
+        let ((user, by), CommitRequest { txn, updates }) = open(request)?;
         let txn = token(&txn)?;
         self.check("elements", "updates", updates.len(), self.elements)?;
         let update = |Update { key, value }: &Update| {
@@ -161,7 +161,7 @@ impl Isochrone for Service {
         };
         let updates = updates.iter().map(update).collect::<Result<_, Status>>()?;
         use commit_response::Outcome;
-        let (outcome, word) = match self.call(Ask::Commit { user, txn, updates }).await? {
+        let (outcome, word) = match self.call(Ask::Commit { user, txn, updates }, by).await? {
             Said::Committed(at) => (Outcome::Committed(Committed { at }), "committed"),
             Said::Aborted(abort) => (Outcome::Aborted(aborted(abort)), "aborted"),
             Said::Unknown(why) => (Outcome::Unknown(Unknown { why }), "unknown"),
@@ -171,7 +171,7 @@ impl Isochrone for Service {
     }
 
     async fn abort(&self, request: Request<AbortRequest>) -> Result<Response<AbortResponse>, Status> {
-        let (user, AbortRequest { txn, name }) = open(request)?;
+        let ((user, by), AbortRequest { txn, name }) = open(request)?;
         let ask = match (txn.is_empty(), name.is_empty()) {
             (true, false) => Ask::AbortNamed { user, name: chosen(&name)? },
             (_, true) => Ask::Abort { user, txn: token(&txn)? },
@@ -179,7 +179,7 @@ impl Isochrone for Service {
                 return Err(Status::invalid_argument("both txn and name are given; give one of them"));
             }
         };
-        match self.call(ask).await? {
+        match self.call(ask, by).await? {
             // Where nobody could be told, it ends by itself, and was never asked to commit.
             Said::Aborted(_) | Said::Unknown(_) => say(AbortResponse {}, "ok"),
             _ => Err(strange()),
@@ -187,8 +187,8 @@ impl Isochrone for Service {
     }
 
     async fn get(&self, request: Request<GetRequest>) -> Result<Response<GetResponse>, Status> {
-        let (user, GetRequest { keyspace, key }) = open(request)?;
-        match self.simple(user, keyspace, vec!["GET".into(), key]).await? {
+        let (asker, GetRequest { keyspace, key }) = open(request)?;
+        match self.simple(asker, keyspace, vec!["GET".into(), key]).await? {
             Ok(Kind::Bytes(value)) => say(GetResponse { value: Some(value) }, "ok"),
             Ok(Kind::Null(_)) => say(GetResponse { value: None }, "ok"),
             Ok(_) => Err(strange()),
@@ -198,15 +198,15 @@ impl Isochrone for Service {
     }
 
     async fn put(&self, request: Request<PutRequest>) -> Result<Response<PutResponse>, Status> {
-        let (user, PutRequest { keyspace, key, value }) = open(request)?;
-        let unknown = self.simple(user, keyspace, vec!["SET".into(), key, value]).await?.err();
+        let (asker, PutRequest { keyspace, key, value }) = open(request)?;
+        let unknown = self.simple(asker, keyspace, vec!["SET".into(), key, value]).await?.err();
         let word = known(unknown.as_ref());
         say(PutResponse { unknown }, word)
     }
 
     async fn delete(&self, request: Request<DeleteRequest>) -> Result<Response<DeleteResponse>, Status> {
-        let (user, DeleteRequest { keyspace, key }) = open(request)?;
-        let (existed, unknown) = match self.simple(user, keyspace, vec!["DEL".into(), key]).await? {
+        let (asker, DeleteRequest { keyspace, key }) = open(request)?;
+        let (existed, unknown) = match self.simple(asker, keyspace, vec!["DEL".into(), key]).await? {
             Ok(kind) => (kind == Kind::Integer(1), None),
             Err(unknown) => (false, Some(unknown)),
         };
@@ -215,17 +215,17 @@ impl Isochrone for Service {
     }
 
     async fn execute(&self, request: Request<ExecuteRequest>) -> Result<Response<ExecuteResponse>, Status> {
-        let address = request.extensions().get::<Peer>().map(|peer| peer.address.to_string());
-        let (user, ExecuteRequest { keyspace, words }) = open(request)?;
+        let ((user, by), ExecuteRequest { keyspace, words }) = open(request)?;
         let told = self.audit.as_ref().zip(words.first().and_then(|word| empties(word)));
         let act = told.map(|(to, name)| {
             let (user, keyspace) = (Some(user.to_string()), Some(audit::text(keyspace.as_bytes())));
+            let address = by.address.map(|address| address.to_string());
             audit::Pending::new(
                 to,
                 Act { user, address, keyspace, ..Act::new("grpc", name, Decision::Allowed) },
             )
         });
-        let replied = self.execute_words(user, keyspace, words).await;
+        let replied = self.execute_words((user, by), keyspace, words).await;
         if let Some(act) = act {
             match &replied {
                 Ok(Replied::Value(Value { kind: Some(Kind::Error(why)) })) => {
@@ -233,7 +233,7 @@ impl Isochrone for Service {
                 }
                 Ok(Replied::Value(_)) => act.ends(Decision::Allowed, None),
                 Ok(Replied::Unknown(unknown)) => act.ends(Decision::Failed, Some(unknown.why.clone())),
-                // The guard tells of it.
+                // Where it was denied tells of it.
                 Err(status) if status.code() == Code::PermissionDenied => act.forget(),
                 Err(status) => act.ends(Decision::Failed, Some(status.message().to_owned())),
             }

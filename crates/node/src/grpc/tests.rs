@@ -78,7 +78,7 @@ fn served_on(
         let mut kept = Vec::new();
         loop {
             match calls.recv_timeout(Duration::from_secs(60)) {
-                Ok(Call { ask, answer: to }) => match answer(ask) {
+                Ok(Call { ask, answer: to, .. }) => match answer(ask) {
                     Some(answer) => drop(to.send(answer)),
                     // Under way for ever.
                     None => kept.push(to),

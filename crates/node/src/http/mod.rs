@@ -15,6 +15,7 @@ pub(crate) use door::CONNECTIONS;
 use crate::audit::Audit;
 use crate::background::Background;
 use crate::limits::Limits;
+use crate::memory::shown;
 use crate::network::Order;
 use crate::node::Orders;
 use crate::protocols::{Administration, Extent};
@@ -165,11 +166,25 @@ async fn ready(Shared(state): Shared<Arc<State>>) -> (StatusCode, String) {
     {
         text += "node: it stops, or its disk hangs\n";
     }
+    if status.memory.full {
+        let [used, limit] = [status.memory.used_bytes, status.memory.limit_bytes].map(shown);
+        text += &format!(
+            "node: it uses {used} of memory and may use {limit}: what may make data grow is refused\n"
+        );
+    }
     (if status.ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE }, text)
 }
 
 /// What is said of one keyspace, by a node with these peers.
 fn line(keyspace: &KeyspaceStatus, peers: &[PeerStatus]) -> String {
+    let full = match keyspace.full.as_slice() {
+        [] => String::new(),
+        nodes => format!("; full: {}", nodes.join(", ")),
+    };
+    format!("{}{full}\n", standing(keyspace, peers))
+}
+
+fn standing(keyspace: &KeyspaceStatus, peers: &[PeerStatus]) -> String {
     let (name, (reachable, all)) = (&keyspace.name, keyspace.reachable);
     match (keyspace.replicas, keyspace.ready) {
         (replicas, ready) if keyspace.chosen => {
@@ -178,14 +193,14 @@ fn line(keyspace: &KeyspaceStatus, peers: &[PeerStatus]) -> String {
                 [] => String::new(),
                 nodes => format!("; waits for {}", nodes.join(" or ")),
             };
-            format!("{name}: {word}, {replicas} replicas, {reachable} of {all} nodes reachable{waits}\n")
+            format!("{name}: {word}, {replicas} replicas, {reachable} of {all} nodes reachable{waits}")
         }
-        (_, true) => format!("{name}: ready, {reachable} of {all} replicas reachable\n"),
+        (_, true) => format!("{name}: ready, {reachable} of {all} replicas reachable"),
         (_, false) if reachable > all / 2 => {
             let leader = unheard(keyspace, peers);
-            format!("{name}: {leader} is not heard of, {reachable} of {all} replicas reachable\n")
+            format!("{name}: {leader} is not heard of, {reachable} of {all} replicas reachable")
         }
-        (_, false) => format!("{name}: no quorum, {reachable} of {all} replicas reachable\n"),
+        (_, false) => format!("{name}: no quorum, {reachable} of {all} replicas reachable"),
     }
 }
 

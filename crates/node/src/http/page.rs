@@ -61,6 +61,13 @@ pub(super) fn page(board: &Board, limits: &Limits) -> String {
         resident_bytes() as f64,
     );
     page.value(
+        "isochrone_memory_used_bytes",
+        gauge,
+        "Memory that the process has asked for and not given back, which falls with what is deleted; 0 where its allocator does not count.",
+        &[],
+        metrics.memory.used() as f64,
+    );
+    page.value(
         "isochrone_memory_limit_bytes",
         gauge,
         "Memory that the process may have: what its control group may, or else what the machine has; 0 where the system does not tell.",
@@ -346,7 +353,8 @@ pub(super) fn page(board: &Board, limits: &Limits) -> String {
     }
     metrics.grpc.show(&mut page);
     metrics.audit.show(&mut page);
-    for (limit, value) in limits.named() {
+    let memory = ("memory", metrics.memory.limit() as f64);
+    for (limit, value) in limits.named().into_iter().chain([memory]) {
         page.value(
             "isochrone_limit",
             gauge,
@@ -617,6 +625,8 @@ mod tests {
     fn of_a_page_that_is_too_long_partitions_go_and_it_says_so() {
         let (large, small) = (board(6), board(1));
         for scrape in 1..3 {
+            large.metrics.memory.set_limit(6 << 30);
+            large.metrics.memory.note(7 << 20);
             let page = page(&large, &Limits::default());
             assert_eq!(series(&page), Limits::default().metric_series);
             let reached = format!("isochrone_limit_reached_total{{limit=\"metric_series\"}} {scrape}\n");
@@ -624,6 +634,8 @@ mod tests {
                 "isochrone_peer_connected{peer=\"b\"} 1\n",
                 "isochrone_peer_member{peer=\"b\"} 0\n",
                 "isochrone_limit{limit=\"metric_series\"} 5000\n",
+                "isochrone_limit{limit=\"memory\"} 6442450944\n",
+                "isochrone_memory_used_bytes 7340032\n",
                 "isochrone_command_duration_seconds_count{keyspace=\"k5\",origin_region=\"R\"} 0\n",
                 "isochrone_protocol_stands{keyspace=\"0\",partition=\"999\",what=\"keys\"} 1\n",
                 reached.as_str(),

@@ -51,7 +51,7 @@ pub enum JournalError {
     /// The file was written by a later version of this program.
     #[error(
         "{}: written by a newer version of isochrone: found format {found}, this version reads up to {supported}. \
-         Start the version that wrote it, or a later one.", path.display()
+         Nothing was changed. Start the version that wrote it, or a later one.", path.display()
     )]
     NewerFormat {
         /// The file that says so.

@@ -12,14 +12,15 @@
 
 use std::fmt;
 
+use isochrone_core::wire::RECORDED;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 /// The unit of alignment, and the unit that a disk writes whole, in bytes.
 pub const SECTOR: usize = 512;
 /// The newest format of an identity file that this version reads, and the one it writes.
 pub const FORMAT: u32 = 1;
-/// The same of segments: from 2 on they say in which directory they were made.
-pub const SEGMENT_FORMAT: u32 = 2;
+/// The same of segments, and of the records in them: from 2 on they say in which directory they were made.
+pub const SEGMENT_FORMAT: u32 = RECORDED;
 /// Bytes before an entry's payload.
 pub const ENTRY_HEADER: usize = 20;
 /// Bytes before a frame's first entry.
@@ -305,10 +306,13 @@ pub struct SegmentHeader {
     pub recycled: bool,
     /// The directory it was made in, by its birth (`births`); zero where format 1 does not say.
     pub birth: u64,
+    /// In which format it was written. Nothing is recorded in one of an earlier format than [`SEGMENT_FORMAT`]: whoever reads no
+    /// later one would take it for its own.
+    pub format: u32,
 }
 
 impl SegmentHeader {
-    /// The header as one sector.
+    /// The header as one sector, of this version's format.
     #[must_use]
     pub fn encode(&self) -> [u8; SECTOR] {
         let node = u64::from(self.node);
@@ -327,7 +331,8 @@ impl SegmentHeader {
             open_sector(SEGMENT_MAGIC, SEGMENT_FORMAT, bytes)?;
         let node = u16::try_from(node).map_err(|_| DecodeError::Field)?;
         let recycled = recycled != 0;
-        Ok(Self { cluster, node, sequence, capacity, frame, first, chain, salt, recycled, birth })
+        let format = u32_at(bytes, 8);
+        Ok(Self { cluster, node, sequence, capacity, frame, first, chain, salt, recycled, birth, format })
     }
 }
 

@@ -330,6 +330,7 @@ fn segments_of_another_cluster_node_or_format_are_refused() {
     disk.open(name).unwrap().write_at(0, &sector).unwrap();
     let golden = expect![[r#"
         data/journal/segment-0000000000000002.journal: written by a newer version of isochrone: found format 3, this version reads up to 2.
+        Nothing was changed.
         Start the version that wrote it, or a later one.
     "#]];
     check(golden, &refusal(&disk));
@@ -359,18 +360,49 @@ fn segments_of_another_directory_are_refused_and_left_as_they_are() {
     assert_eq!(reopen(&disk).0.birth(), 7);
 }
 
-/// Makes the segments those of a version that knew nothing of births.
-fn forget_births(disk: &FaultyDisk) {
-    for name in disk.lengths().into_keys().filter(|name| name.starts_with("segment-")) {
+fn segments(disk: &FaultyDisk) -> impl Iterator<Item = String> {
+    disk.lengths().into_keys().filter(|name| name.starts_with("segment-"))
+}
+
+/// Makes the segments those of another version.
+fn written_by(disk: &FaultyDisk, change: fn(&mut [u8])) {
+    for name in segments(disk) {
         let mut sector = disk.bytes(&name)[..SECTOR].to_vec();
-        sector[8] = 1;
-        sector[16 + 9 * 8..][..8].fill(0);
+        change(&mut sector);
         let sum = xxhash_rust::xxh3::xxh3_64_with_seed(&sector[..SECTOR - 8], 0);
         sector[SECTOR - 8..].copy_from_slice(&sum.to_le_bytes());
         let mut file = disk.open(&name).unwrap();
         file.write_at(0, &sector).unwrap();
         file.sync().unwrap();
     }
+}
+
+/// Makes the segments those of a version that knew nothing of births.
+fn forget_births(disk: &FaultyDisk) {
+    written_by(disk, |sector| {
+        sector[8] = 1;
+        sector[16 + 9 * 8..][..8].fill(0);
+    });
+}
+
+#[test]
+fn nothing_is_recorded_in_a_segment_of_an_earlier_format() {
+    let disk = three_segments();
+    written_by(&disk, |sector| sector[8] = (format::SEGMENT_FORMAT - 1) as u8);
+    let old: Vec<String> = segments(&disk).collect();
+    let (mut journal, _, records) = reopen(&disk);
+    journal.append_sync(&[batch(A, &[b"of today"])]).unwrap();
+    drop(journal);
+    let format_of =
+        |name: &String| format::SegmentHeader::decode(&disk.bytes(name)[..SECTOR]).unwrap().format;
+    let new: Vec<String> = segments(&disk).filter(|name| !old.contains(name)).collect();
+    assert_eq!(new.iter().map(format_of).collect::<Vec<_>>(), [format::SEGMENT_FORMAT]);
+    let holds = |name: &&String| disk.bytes(name).windows(8).any(|bytes| bytes == b"of today");
+    assert_eq!(segments(&disk).collect::<Vec<_>>().iter().filter(holds).collect::<Vec<_>>(), [&new[0]]);
+    // Once, and not at every start.
+    let found = reopen(&disk).2;
+    assert_eq!((found.len(), &found[..records.len()]), (records.len() + 1, &records[..]));
+    assert_eq!(segments(&disk).filter(|name| !old.contains(name)).collect::<Vec<_>>(), new);
 }
 
 #[test]
@@ -756,6 +788,7 @@ fn a_directory_of_a_newer_format_is_refused() {
     std::fs::write(&path, bytes).unwrap();
     let golden = expect![[r#"
         DIR/IDENTITY: written by a newer version of isochrone: found format 2, this version reads up to 1.
+        Nothing was changed.
         Start the version that wrote it, or a later one.
     "#]];
     check(golden, &directory_refusal(dir.path(), 7, 1, Expect::Anything));
@@ -806,6 +839,7 @@ fn a_lost_identity_beside_a_journal_of_a_newer_format_is_not_called_damage() {
         std::fs::write(&path, bytes).unwrap();
         let golden = expect![[r#"
             DIR/journal/segment-0000000000000001.journal: written by a newer version of isochrone: found format 3, this version reads up to 2.
+            Nothing was changed.
             Start the version that wrote it, or a later one.
         "#]];
         check(golden, &directory_refusal(dir.path(), 7, 1, Expect::Existing));

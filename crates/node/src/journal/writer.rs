@@ -11,7 +11,8 @@ use super::directory::DataDirectory;
 use super::disk::{Disk, DiskFile, RealDisk};
 use super::error::JournalError;
 use super::format::{
-    self, FRAME_HEADER, FrameHeader, Kind, LAST, PAYLOAD_MAX, Position, SEAL, SECTOR, SegmentHeader, StreamId,
+    self, FRAME_HEADER, FrameHeader, Kind, LAST, PAYLOAD_MAX, Position, SEAL, SECTOR, SEGMENT_FORMAT,
+    SegmentHeader, StreamId,
 };
 use super::metrics::JournalMetrics;
 use super::recovery::{Recovered, recover};
@@ -225,6 +226,7 @@ impl<D: Disk> Journal<D> {
             first: 1,
             salt: salt(&options, 1, 0),
             birth: options.birth,
+            format: SEGMENT_FORMAT,
             ..SegmentHeader::default()
         };
         let mut buffer = Vec::new();
@@ -291,8 +293,8 @@ impl<D: Disk> Journal<D> {
             encode_incarnation(&mut journal.buffer, journal.incarnation, nonce);
             journal.write_frame(0, 1, 0)?;
             journal.sync()?;
-            if journal.active().header.birth == 0 {
-                // An earlier version wrote it: from here on a segment of another directory is told from these.
+            if journal.active().header.format < SEGMENT_FORMAT {
+                // An earlier version wrote it, and shall refuse what this one records.
                 journal.roll(0)?;
             }
             journal.recycle()
@@ -513,6 +515,7 @@ impl<D: Disk> Journal<D> {
             chain: self.chain,
             salt: salt(&self.options, sequence, self.chain),
             birth: self.options.birth,
+            format: SEGMENT_FORMAT,
             ..self.active().header
         };
         let oldest = self.segments[0].header.sequence;

@@ -4,6 +4,7 @@ mod handle;
 mod layout;
 mod recovery;
 mod sockets;
+mod thread;
 
 pub use handle::{NodeHandle, Orders};
 pub(crate) use layout::differences;
@@ -12,7 +13,8 @@ pub use recovery::process_incarnation;
 pub use sockets::{Sockets, bound};
 
 use handle::ORDERS;
-use recovery::{Recovered, recover};
+use recovery::{Recovered, Recovery};
+use thread::ShardThread;
 
 use crate::audit;
 use crate::certificates::{Files, Watch};
@@ -21,7 +23,8 @@ use crate::gateway::{Durability, Gateway, KeyspaceView, Login, NodeView};
 use crate::grpc;
 use crate::http;
 use crate::journal::{DataDirectory, Expect, JournalError};
-use crate::limits::{Limits, open_files};
+use crate::limits::{self, Limits, open_files};
+use crate::memory::Memory;
 use crate::metrics::{KeyspaceMetrics, NodeMetrics};
 use crate::network;
 use crate::poller::Poller;
@@ -210,13 +213,24 @@ impl Node {
         let audit = deployment.security().audit.as_ref().map(|files| files.of(&me));
         let opened = audit.as_deref().map(open_audit).transpose()?;
         let http = config.sockets.http.take().map(http::start).transpose()?;
-        let Recovered { journal, snapshots, processes, incarnation, births } =
-            recover(&config, &deployment, &keyspaces, &waker)?;
+        let ended = Arc::new(OnceLock::new());
+        let recovery = Recovery {
+            data: config.data.clone(),
+            node: config.node,
+            expect: config.expect,
+            deployment: Arc::clone(&deployment),
+            placements: std::mem::take(&mut keyspaces.placements),
+            lasting: keyspaces.lasting.clone(),
+            waker: Arc::clone(&waker),
+        };
+        let (thread, recovered) = ShardThread::start(&me.name, recovery, Arc::clone(&ended))?;
+        let Recovered { journal, snapshots, incarnation, births } = recovered;
         let journal_metrics = journal.metrics();
         let metrics = Arc::new(NodeMetrics {
             keyspaces: keyspaces.served.iter().map(|served| Arc::clone(&served.metrics)).collect(),
             journal: Arc::clone(&journal_metrics),
             snapshots: snapshots.metrics(),
+            memory: Arc::new(Memory::new(limits::data_memory(deployment.limits(), limits::memory()))),
             ..NodeMetrics::default()
         });
         let board = Arc::new(Board::new(Arc::clone(&metrics)));
@@ -324,6 +338,7 @@ impl Node {
             process_id: std::process::id(),
             run_id: (0..5).map(|_| format!("{:08x}", random.next_u32())).collect(),
             unsafe_fsync_off: !deployment.fsync(),
+            memory: Arc::clone(&metrics.memory),
             ..NodeView::default()
         };
         let mut clients = Clients::new(
@@ -352,9 +367,6 @@ impl Node {
             names.collect(),
             keyspaces.served,
         );
-        for process in processes {
-            shard.start(process);
-        }
 
         let (orders, control) = sync_channel(ORDERS);
         let (line, calls) = Line::new(Arc::clone(&waker));
@@ -380,16 +392,7 @@ impl Node {
             stopping: None,
             gives_way: None,
         };
-        let ended = Arc::new(OnceLock::new());
-        let outcome = Arc::clone(&ended);
-        let thread = std::thread::Builder::new().name(format!("shard-{}", me.name)).spawn(move || {
-            let result = reactor.run();
-            if let Err(error) = &result {
-                tracing::error!(%error, "the node has stopped");
-            }
-            let _ = outcome.set(());
-            result
-        })?;
+        let thread = thread.run(reactor);
         let mut handle = NodeHandle {
             name: me.name,
             board,
@@ -397,7 +400,7 @@ impl Node {
             waker,
             killed,
             ended,
-            thread: Some(thread),
+            thread,
             http: None,
             http_address,
             grpc: None,
@@ -565,25 +568,18 @@ impl Keyspaces {
         let spares = spares.map(|node| node.id).collect();
         // Placing has looked the name up.
         let protocol = protocols.name(&keyspace.protocol).unwrap_or_default();
+        let (index, count) = (u32::from(keyspace.index), keyspace.replicas.len() as u32);
+        let view = KeyspaceView::new(keyspace.id, &keyspace.name, index, protocol, count);
         self.views.push(KeyspaceView {
-            id: keyspace.id,
-            name: keyspace.name.clone(),
-            index: u32::from(keyspace.index),
-            protocol,
             transactional: protocols.transactional().any(|other| other == protocol),
             guarantee: placed.guarantee,
-            replicas: keyspace.replicas.len() as u32,
             durability: placed.durability,
             copies: match placed.durability {
-                Durability::Most | Durability::MostSoon => keyspace.replicas.len() as u32 / 2,
+                Durability::Most | Durability::MostSoon => view.copies,
                 // Until it is told how many there are.
                 Durability::AllSoon => 0,
             },
-            keys: None,
-            expired: 0,
-            leader: None,
-            leaders: Vec::new(),
-            leads: false,
+            ..view
         });
         let masterless = (placed.durability == Durability::AllSoon).then(|| {
             let silence = keyspace.parameters.read().span("silence", SILENCE, Span::ZERO, Span::MAX);

@@ -1,18 +1,19 @@
 //! Bringing the processes of a node back from its data directory.
 
 use super::layout::{self, Layout};
-use super::{Keyspaces, NodeConfig, StartError, system_random};
+use super::{StartError, system_random};
 use crate::births::Births;
 use crate::hosted::Hosted;
 use crate::journal::{
-    DataDirectory, Fsync, JournalError, JournalOptions, JournalThread, Position, SNAPSHOTS, StreamId,
+    DataDirectory, Expect, Fsync, JournalError, JournalOptions, JournalThread, Position, SNAPSHOTS, StreamId,
 };
+use crate::protocols::Placement;
 use crate::snapshots::{SnapshotError, SnapshotStore, SnapshotThread, Start};
 use isochrone_core::deployment::Deployment;
 use isochrone_core::{Blob, Identity, Lasting, NodeId};
 use mio::Waker;
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Bytes of a journal that takes long enough to read to be said so.
@@ -22,29 +23,35 @@ const LARGE: u64 = 64 << 20;
 pub(super) struct Recovered {
     pub journal: JournalThread,
     pub snapshots: SnapshotThread,
-    pub processes: Vec<Box<dyn Hosted>>,
     pub incarnation: u32,
     pub(crate) births: Births,
 }
 
+/// What it takes to bring a node's processes back: its [`NodeConfig`](super::NodeConfig), as far as that is of use, and what it serves.
+pub(super) struct Recovery {
+    pub data: PathBuf,
+    pub node: NodeId,
+    pub expect: Expect,
+    pub deployment: Arc<Deployment>,
+    pub placements: Vec<Placement>,
+    pub lasting: Vec<Lasting>,
+    pub waker: Arc<Waker>,
+}
+
 /// Opens the data directory and brings every process back: snapshot, then records.
-pub(super) fn recover(
-    config: &NodeConfig,
-    deployment: &Deployment,
-    keyspaces: &Keyspaces,
-    waker: &Arc<Waker>,
-) -> Result<Recovered, StartError> {
-    let directory = DataDirectory::open(&config.data, deployment.cluster_id(), config.node.0, config.expect)
+pub(super) fn recover(recovery: &Recovery) -> Result<(Vec<Box<dyn Hosted>>, Recovered), StartError> {
+    let Recovery { data, node, expect, deployment, placements, lasting, waker } = recovery;
+    let directory = DataDirectory::open(data, deployment.cluster_id(), node.0, *expect)
         .map_err(|error| named(error, deployment))?;
-    let mut options = JournalOptions::new(deployment.cluster_id(), config.node.0);
+    let mut options = JournalOptions::new(deployment.cluster_id(), node.0);
     options.fsync = if deployment.fsync() { Fsync::On } else { Fsync::Off };
     let bytes = directory.journal_bytes();
     if bytes > LARGE {
-        tracing::info!(bytes, data = %config.data.display(), "reading the journal; clients are refused meanwhile");
+        tracing::info!(bytes, data = %data.display(), "reading the journal; clients are refused meanwhile");
     }
     let used = !directory.fresh();
-    let layout = check(&config.data, deployment, config.node, &keyspaces.lasting, used, false)?;
-    options.birth = Births::birth(&config.data, config.node)?;
+    let layout = check(data, deployment, *node, lasting, used, false)?;
+    options.birth = Births::birth(data, *node)?;
     let mut start = Start::open(directory, options).map_err(|error| match error {
         SnapshotError::Journal(error) => named(error, deployment),
         other => other.into(),
@@ -52,7 +59,7 @@ pub(super) fn recover(
     let incarnation = start.incarnation();
     let mut random = system_random()?;
     let mut processes: BTreeMap<StreamId, Box<dyn Hosted>> = BTreeMap::new();
-    for placement in &keyspaces.placements {
+    for placement in placements {
         let identity = Identity { process: placement.id, incarnation: process_incarnation(incarnation, 0) };
         let mut process = (placement.open)(identity, random.fork());
         let stream = StreamId(placement.id.to_u64());
@@ -79,8 +86,8 @@ pub(super) fn recover(
     if let Some((process, cause)) = failed {
         return Err(StartError::Recovery { process, cause });
     }
-    layout.keep(&config.data)?;
-    let births = Births::open(&config.data, config.node, incarnation, start.birth(), &mut random)?;
+    layout.keep(data)?;
+    let births = Births::open(data, *node, incarnation, start.birth(), &mut random)?;
     if let Some(told) = births.unlisted(deployment.nodes().len()) {
         tracing::error!("{told}");
     }
@@ -91,7 +98,7 @@ pub(super) fn recover(
              grows until the keyspace is in the file again (docs/operations.md, \"Taking a keyspace out\")"
         );
     }
-    tracing::info!(incarnation, processes = processes.len(), data = %config.data.display(), "recovered");
+    tracing::info!(incarnation, processes = processes.len(), data = %data.display(), "recovered");
     let wake = |waker: &Arc<Waker>| -> Box<dyn Fn() + Send> {
         let waker = Arc::clone(waker);
         // A poll that is gone needs no waking.
@@ -100,7 +107,7 @@ pub(super) fn recover(
     let (journal, store) = start.finish();
     let journal = JournalThread::start(journal, wake(waker))?;
     let snapshots = SnapshotThread::start(store, journal.mark(), wake(waker))?;
-    Ok(Recovered { journal, snapshots, processes: processes.into_values().collect(), incarnation, births })
+    Ok((processes.into_values().collect(), Recovered { journal, snapshots, incarnation, births }))
 }
 
 /// What keeps a node from starting on its data directory, as far as that can be told before all of the journal is read; else what
@@ -168,7 +175,7 @@ pub fn process_incarnation(node: u32, start: u8) -> u32 {
 mod tests {
     use super::*;
     use crate::journal::format::SegmentHeader;
-    use crate::journal::{Batch, Expect, Journal};
+    use crate::journal::{Batch, Journal};
     use isochrone_core::Random;
     use std::fs;
 

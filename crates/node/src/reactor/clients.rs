@@ -155,6 +155,7 @@ impl Clients {
     ) -> Clients {
         let mut hub = Hub::default();
         hub.users = users;
+        hub.set_numbers(keyspaces.iter().map(|view| (view.id, view.index)));
         let parked = keyspaces.iter().map(|_| VecDeque::new()).collect();
         let unread_max = limits.output_bytes.saturating_mul(FLOODED).max(UNREAD_MAX);
         Clients {
@@ -689,6 +690,12 @@ impl Clients {
         }
         self.weigh(index, now);
         sent
+    }
+
+    /// Bytes that clients make this node hold: answers that they leave unread, and requests that are not whole.
+    pub fn held(&mut self) -> u64 {
+        let half_read = self.connections.iter_mut().map(|(_, connection)| connection.session.half_read());
+        (self.unread + half_read.sum::<usize>()) as u64
     }
 
     /// Counts anew what a connection has not taken.

@@ -10,7 +10,7 @@ use crate::events::Event;
 use crate::hub::Hub;
 use isochrone_core::command::{Command, Keys, Operation, Response};
 use isochrone_core::notify::Flags;
-use isochrone_core::{Blob, Instant, ProcessId, Span};
+use isochrone_core::{Blob, Instant, KeyspaceId, ProcessId, Span};
 use std::collections::btree_map::Entry;
 
 /// How long what is overdue is left to whoever touches it: longer than clocks should differ.
@@ -47,8 +47,7 @@ impl Reactor {
             for keys in commands(&keys).take(most) {
                 let ticket = self.origins.ticket();
                 let keys = Keys::from(keys);
-                let view = self.clients.keyspaces().iter().find(|view| view.id == keyspace);
-                let told = view.filter(|_| wanted).map(|view| (view.index, keys.clone()));
+                let told = wanted.then(|| (keyspace, keys.clone()));
                 let command = Command::new(stamp, deletion(keys, told.is_some()));
                 if let Err(error) = self.shard.execute(by, ticket, command) {
                     tracing::debug!(%error, "nothing overdue is deleted");
@@ -71,11 +70,11 @@ fn deletion(keys: Keys, told: bool) -> Operation {
 }
 
 /// Tells which of these keys such a command says that it has deleted.
-pub(super) fn tell(hub: &mut Hub, index: u32, keys: &[Blob], response: Response) {
+pub(super) fn tell(hub: &mut Hub, keyspace: KeyspaceId, keys: &[Blob], response: Response) {
     let Response::Array(mut parts) = response else { return };
     let Some(Response::Array(over)) = parts.pop() else { return };
     let over = keys.iter().zip(over).filter(|(_, over)| *over == Response::Integer(1));
-    over.for_each(|(key, _)| hub.happened(index, Event::Expired, key));
+    over.for_each(|(key, _)| hub.happened(keyspace, Event::Expired, key));
 }
 
 /// The keys of each command: one at least, however long.
@@ -131,11 +130,12 @@ mod tests {
         store.apply(&set(&over, 10));
         store.apply(&set(&later, 20));
         let keys: Keys = [later.clone(), over.clone()].into();
+        hub.set_numbers([(KeyspaceId(1), 2)]);
         hub.set_notifies(Flags::parse(b"Kx").unwrap());
         hub.subscribe(1, Topic::Pattern, &"*".into());
         let mut told = |keys: &Keys, seconds| {
             let answer = store.apply(&Command::new(at(seconds), deletion(keys.clone(), true)));
-            tell(&mut hub, 2, keys, answer);
+            tell(&mut hub, KeyspaceId(1), keys, answer);
             hub.hear(Instant::ZERO);
             let channels = hub.take_mail().into_iter().map(|(_, notice)| match notice {
                 Notice::Message { channel, .. } => channel,

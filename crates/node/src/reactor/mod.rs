@@ -134,7 +134,7 @@ enum Origin {
     Order { of: ProcessId, protocol: &'static str, responder: Responder, asked: Instant, steps_down: bool },
     /// The deletion of what is overdue in the state of this process; where it is to be told, of which keys, of the keyspace with which
     /// number.
-    Sweep { of: ProcessId, by: ProcessId, asked: Instant, told: Option<(u32, Keys)> },
+    Sweep { of: ProcessId, by: ProcessId, asked: Instant, told: Option<(KeyspaceId, Keys)> },
 }
 
 /// See the module's page. Made by [`crate::node::Node`], run on a thread of its own.
@@ -207,7 +207,7 @@ impl Reactor {
         }
         if now >= self.next_tick {
             self.next_tick = now + TICK;
-            self.tick(now);
+            self.tick();
         }
         let hub = &mut self.clients.hub;
         let lost = hub.take_in(std::mem::take(&mut self.peers.news)) + hub.hear(now);
@@ -475,10 +475,10 @@ impl Reactor {
                 }
                 // What is left is seen with the next look.
                 (Some(Origin::Sweep { of, told, .. }), reply) => {
-                    if let (Some((index, keys)), Reply::Outcome(gateway::Outcome::Done(response))) =
+                    if let (Some((keyspace, keys)), Reply::Outcome(gateway::Outcome::Done(response))) =
                         (told, reply)
                     {
-                        expiry::tell(&mut self.clients.hub, index, &keys, response);
+                        expiry::tell(&mut self.clients.hub, keyspace, &keys, response);
                     }
                     self.origins.swept(of);
                 }
@@ -499,7 +499,7 @@ impl Reactor {
         }
         hub.tell_counts(now);
         for news in hub.take_news() {
-            self.shard.io().outgoing.tell(&news);
+            self.shard.io().outgoing.tell(&news, |node| hub.concerns(node, &news));
         }
         let registry = self.poller.registry();
         self.peers.flush(&mut self.shard, now, registry, &mut self.scratch);
@@ -521,15 +521,17 @@ impl Reactor {
         self.peers.metrics.certificates.set(renewed.expiries);
     }
 
-    fn tick(&mut self, now: Instant) {
+    fn tick(&mut self) {
         self.renew_certificates();
         let registry = self.poller.registry();
-        self.peers.tick(now, self.shard.io().stamp, registry);
+        // Of one reading, which may be later than the beginning of this round: what peers sent has been read since.
+        let (now, stamp) = (self.shard.io().now, self.shard.io().stamp);
+        self.peers.tick(now, stamp, registry);
         let times = (now, self.clients.request_time());
         let (shard, clients, calls) = (&mut self.shard, &mut self.clients, &mut self.calls);
         self.origins.give_up(shard, clients, calls, &mut self.reporter, times);
         self.clients.tick(&mut self.shard, &mut self.origins, now);
-        self.clients.accept_missed(now, self.shard.io().stamp, registry);
+        self.clients.accept_missed(now, stamp, registry);
         if self.gives_way.is_some_and(|at| at <= now) {
             self.step_down(now);
         }
@@ -538,6 +540,15 @@ impl Reactor {
             for done in snapshots.written() {
                 let id = ProcessId::from_u64(done.stream.0);
                 let (info, trim) = done.outcome.ok().unzip();
+                if let Some(info) = &info {
+                    tracing::info!(
+                        partition = id.partition.0,
+                        bytes = info.bytes,
+                        seconds = done.took.as_millis() as f64 / 1e3,
+                        "a snapshot of {} is written",
+                        self.clients.called(id.keyspace)
+                    );
+                }
                 let trim = trim.flatten().map(|position: Position| position.0);
                 self.shard.snapshot_done(id, info.map(|info| info.bytes), trim);
             }
@@ -548,6 +559,8 @@ impl Reactor {
         self.origins.windows.iter_mut().for_each(|window| window.look(now));
         self.reporter.in_flight(self.origins.len(), self.origins.windows.iter().map(Window::room).sum());
         self.reporter.orders(self.origins.orders());
+        let full = self.reporter.look_at_memory(&mut self.clients);
+        self.peers.tell_full(full);
         self.peers.metrics.idle_poll.store(self.poller.idle_polled().as_nanos(), Ordering::Relaxed);
         let view =
             self.reporter.publish(now, &mut self.shard, &self.peers, &self.clients, self.stopping.is_some());

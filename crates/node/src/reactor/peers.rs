@@ -38,6 +38,9 @@ const CLOCKS_APART: Span = Span::from_secs(1);
 /// How often.
 const REMIND: Span = Span::from_secs(3_600);
 
+/// What a peer has said of its memory counts for so long; its pings come every second.
+const FULL: Span = Span::from_secs(5);
+
 /// A peer that is reached dials back within seconds, unless it does not find this node where it listens.
 const ONE_WAY: Span = Span::from_secs(10);
 
@@ -51,6 +54,8 @@ pub(crate) struct Peers {
     pub leaders: BTreeMap<(KeyspaceId, PartitionId), (u64, NodeId)>,
     /// When that was last claimed.
     pub claimed: BTreeMap<(KeyspaceId, PartitionId), Instant>,
+    /// The peers that use more memory than they may: how much that is, and when they said so last.
+    pub without_memory: BTreeMap<NodeId, (u64, Instant)>,
     pub listener: Option<TcpListener>,
     pub acceptor: Acceptor,
     pub emulation: Option<Emulation>,
@@ -59,8 +64,8 @@ pub(crate) struct Peers {
     pub resolver: Option<Resolver>,
     /// How often each link had failed when its peer's name was last looked up.
     looked_up: BTreeMap<NodeId, u64>,
-    /// When it was last said that the clock of a peer differs, where it does.
-    warned: BTreeMap<NodeId, Instant>,
+    /// When it was last said that the clock of a peer differs, and whether it does still, as was said.
+    warned: BTreeMap<NodeId, (Instant, bool)>,
     /// Since when peers are reached that do not reach this node, and whether that was said.
     one_way: BTreeMap<NodeId, (Instant, bool)>,
     /// What the connections of other nodes have told since they were last taken.
@@ -81,6 +86,8 @@ pub(crate) struct Peers {
     strangers: Lines,
     /// In what the deployment files of others differed when they last greeted.
     pub apart: BTreeMap<NodeId, Apart>,
+    /// Why processes of others were refused when they last greeted, as it was told.
+    refused: BTreeMap<NodeId, String>,
 }
 
 /// In what another node's deployment file and this one's differ.
@@ -116,7 +123,7 @@ enum Broken {
     #[error("{0}")]
     Greeting(String),
     #[error("{name}: {why}")]
-    Stranger { name: String, why: Stranger },
+    Stranger { node: NodeId, name: String, why: Stranger },
     #[error("{}", .apart.why)]
     Differs { node: NodeId, apart: Apart },
     #[error("it sent a frame that a dialler does not send here")]
@@ -139,6 +146,7 @@ impl Peers {
             links: BTreeMap::new(),
             leaders: BTreeMap::new(),
             claimed: BTreeMap::new(),
+            without_memory: BTreeMap::new(),
             listener,
             acceptor,
             emulation,
@@ -158,6 +166,7 @@ impl Peers {
             births,
             strangers: Lines::default(),
             apart: BTreeMap::new(),
+            refused: BTreeMap::new(),
         }
     }
 
@@ -255,14 +264,26 @@ impl Peers {
         let Some(inbound) = self.inbound.get(index) else { return };
         let known = inbound.node;
         let (hello, leaders, claimed) = (&self.hello, &mut self.leaders, &mut self.claimed);
-        let (births, news) = (&mut self.births, &mut self.news);
+        let (births, news, without_memory) = (&mut self.births, &mut self.news, &mut self.without_memory);
         let (name, limits, links) = (&*self.name, &self.limits, &self.links);
         let emulation = self.emulation.as_ref();
-        let context =
-            Reading { clock, hello, name, leaders, claimed, births, links, emulation, limits, news };
+        let context = Reading {
+            clock,
+            hello,
+            name,
+            leaders,
+            claimed,
+            without_memory,
+            births,
+            links,
+            emulation,
+            limits,
+            news,
+        };
         let outcome = context.read(inbound, shard, scratch);
         let outcome = outcome.and_then(|more| Ok((more, inbound.stream.flush()?)));
         if let Some(node) = inbound.node.filter(|_| known.is_none()) {
+            self.refused.remove(&node);
             let apart = inbound.apart.clone();
             if apart.keyspaces.is_empty() {
                 self.apart.remove(&node);
@@ -336,8 +357,8 @@ impl Peers {
         self.generation = changed.unwrap_or(self.generation);
     }
 
-    /// Says where the clock of a peer differs from this node's, which stands at `stamp`: once, again every [`REMIND`], and when
-    /// it is over.
+    /// Says where the clock of a peer differs from this node's, which stands at `stamp`: every [`REMIND`] at most, and when it is
+    /// over.
     fn compare_clocks(&mut self, now: Instant, stamp: Stamp) {
         for (node, link) in &self.links {
             let Some((ahead, wrong)) = link.told().map(|told| told.ahead(now, stamp)) else { continue };
@@ -346,7 +367,7 @@ impl Peers {
             let told = self.warned.get(node).copied();
             match to_tell(Span::from_nanos(least), Span::from_nanos(most), told, now) {
                 Some(true) => {
-                    self.warned.insert(*node, now);
+                    self.warned.insert(*node, (now, true));
                     tracing::warn!(
                         peer = %link.name,
                         "the clocks of {} and {} differ: that of {} is {} ahead. Keys expire by the clock of the node that is \
@@ -358,7 +379,9 @@ impl Peers {
                     );
                 }
                 Some(false) => {
-                    self.warned.remove(node);
+                    if let Some((_, apart)) = self.warned.get_mut(node) {
+                        *apart = false;
+                    }
                     tracing::info!(peer = %link.name, "the clocks of {} and {} agree again", self.name, link.name);
                 }
                 None => {}
@@ -394,9 +417,9 @@ impl Peers {
         }
     }
 
-    /// By how many nanoseconds the clock of a peer is ahead of this node's, which stands at `stamp`.
+    /// By how many nanoseconds the clock of a peer is ahead of this node's, which stands at `stamp`; see [`to_show`].
     pub fn ahead(&self, node: NodeId, now: Instant, stamp: Stamp) -> Option<i64> {
-        Some(self.links.get(&node)?.told()?.ahead(now, stamp).0)
+        Some(to_show(self.links.get(&node)?.told()?.ahead(now, stamp)))
     }
 
     /// Ends greetings that take too long, looks at clocks, and takes who could not be taken.
@@ -456,6 +479,17 @@ impl Peers {
             emulation.get(me, node).one_way + emulation.get(node, me).one_way
         });
         Some(measured + emulated)
+    }
+
+    /// How much memory a peer may use that has said of late that it uses more.
+    pub fn full(&self, node: NodeId, now: Instant) -> Option<u64> {
+        let (limit, heard) = self.without_memory.get(&node)?;
+        (now.since(*heard) < FULL).then_some(*limit)
+    }
+
+    /// How much memory this node may use, where it uses more: the peers are told, at once where that is new.
+    pub fn tell_full(&mut self, full: Option<u64>) {
+        self.links.values_mut().for_each(|link| link.tell_full(full));
     }
 
     /// Whether nothing of a keyspace is taken from a node, since their deployment files differ in it.
@@ -523,8 +557,12 @@ impl Peers {
     fn end(&mut self, index: usize, registry: &Registry, why: &Broken) {
         let node = self.inbound.get(index).and_then(|inbound| inbound.node);
         let peer = node.and_then(|node| self.links.get(&node)).map_or("unknown", |link| &link.name);
-        // A node dials again and again: that its file differs is one line.
-        let known = matches!(why, Broken::Differs { node, apart } if self.apart.get(node) == Some(apart));
+        // A node dials again and again: that its file differs is one line, and so is why it is refused, until that is another.
+        let known = match why {
+            Broken::Differs { node, apart } => self.apart.get(node) == Some(apart),
+            Broken::Stranger { node, .. } => self.refused.get(node) == Some(&why.to_string()),
+            _ => false,
+        };
         // Whoever has not greeted may be anybody.
         let told = node.is_some() || !known && self.strangers.take();
         match why {
@@ -537,6 +575,9 @@ impl Peers {
                 self.metrics.refused_greetings.fetch_add(1, Relaxed);
                 if told {
                     tracing::warn!(why = %why, "a connection to the peer port was refused");
+                    if let Broken::Stranger { node, .. } = why {
+                        self.refused.insert(*node, why.to_string());
+                    }
                 }
             }
             Broken::Differs { node, apart } => {
@@ -572,13 +613,24 @@ impl Peers {
 }
 
 /// Whether to tell that clocks which are so far apart, at least and at most, differ, or that they agree again; nothing where
-/// that was done.
-fn to_tell(least: Span, most: Span, warned: Option<Instant>, now: Instant) -> Option<bool> {
+/// that was done: when, and whether they differed as was said last.
+fn to_tell(least: Span, most: Span, warned: Option<(Instant, bool)>, now: Instant) -> Option<bool> {
     match warned {
-        None => (least > CLOCKS_APART).then_some(true),
-        Some(_) if most <= CLOCKS_APART / 2 => Some(false),
-        Some(last) => (least > CLOCKS_APART && now.since(last) >= REMIND).then_some(true),
+        Some((_, true)) if most <= CLOCKS_APART / 2 => Some(false),
+        // Also where they have agreed meanwhile: what comes and goes is no more than one line an hour.
+        Some((last, _)) if now.since(last) < REMIND => None,
+        _ => (least > CLOCKS_APART).then_some(true),
     }
+}
+
+/// What to show of a clock that is ahead by so many nanoseconds, give or take so many: just that, but where answers take so long
+/// that this may be wrong by much, only what is certain.
+fn to_show((ahead, wrong): (i64, u64)) -> i64 {
+    let wrong = i64::try_from(wrong).unwrap_or(i64::MAX);
+    if Span::from_nanos(wrong.unsigned_abs()) <= CLOCKS_APART / 2 {
+        return ahead;
+    }
+    ahead.saturating_sub(ahead.clamp(-wrong, wrong))
 }
 
 /// Whether to tell that a peer is reached only, which it is now or not, or that it is so no longer; nothing where that was done.
@@ -604,6 +656,7 @@ struct Reading<'a> {
     name: &'a str,
     leaders: &'a mut BTreeMap<(KeyspaceId, PartitionId), (u64, NodeId)>,
     claimed: &'a mut BTreeMap<(KeyspaceId, PartitionId), Instant>,
+    without_memory: &'a mut BTreeMap<NodeId, (u64, Instant)>,
     births: &'a mut Births,
     links: &'a BTreeMap<NodeId, Link>,
     emulation: Option<&'a Emulation>,
@@ -649,19 +702,31 @@ impl Reading<'_> {
                     frame::welcome(stream.out(), self.births.own());
                     Ok(())
                 }
-                (Frame::News(News::Waiting { keyspace, .. } | News::Filled { keyspace, .. }), Some(_))
-                    if apart.keyspaces.contains(&keyspace) =>
-                {
-                    Ok(())
-                }
+                (
+                    Frame::News(
+                        News::Waiting { keyspace, .. }
+                        | News::Filled { keyspace, .. }
+                        | News::Happened { keyspace, .. },
+                    ),
+                    Some(_),
+                ) if apart.keyspaces.contains(&keyspace) => Ok(()),
                 (Frame::News(news), Some(peer)) => {
                     self.news.push((peer, Some(news)));
                     Ok(())
                 }
                 (Frame::Ping(ping), Some(peer)) => {
-                    self.births.heard(peer, Way::Back, None, now);
+                    self.births.heard(peer, Way::Back, Instant::from_nanos(ping.heard), now);
                     // What the emulated network cuts off says nothing here, although its pings come.
-                    let leads = if self.is_cut_off(peer) { Vec::new() } else { ping.leads };
+                    let (leads, full) =
+                        if self.is_cut_off(peer) { (Vec::new(), None) } else { (ping.leads, ping.full) };
+                    match full {
+                        Some(limit) => {
+                            self.without_memory.insert(peer, (limit, now));
+                        }
+                        None => {
+                            self.without_memory.remove(&peer);
+                        }
+                    }
                     let leads = leads.into_iter().filter(|(of, ..)| !apart.keyspaces.contains(of));
                     for (keyspace, partition, reign) in leads {
                         // Nobody tells of more groups than a cluster may have.
@@ -680,7 +745,7 @@ impl Reading<'_> {
                     if stream.unsent() > PONGS_MAX {
                         return Err(Broken::Unexpected);
                     }
-                    frame::pong(stream.out(), ping.number, shard.io().stamp);
+                    frame::pong(stream.out(), ping.number, shard.io().stamp, now);
                     Ok(())
                 }
                 _ => Err(Broken::Unexpected),
@@ -715,7 +780,10 @@ impl Reading<'_> {
             .address()
             .map_or_else(|| "an address that is gone".to_owned(), |from| from.ip().to_string());
         let taken = self.births.take_in(hello.from, &hello.life, Way::Back, &place, now);
-        taken.map_err(|why| Broken::Stranger { name: format!("{name}, from {place}"), why })?;
+        taken.map_err(|why| {
+            let (node, name) = (hello.from, format!("{name}, from {place}"));
+            Broken::Stranger { node, name, why }
+        })?;
         Ok(apart)
     }
 
@@ -790,7 +858,7 @@ fn apart(mine: (&str, &[Agreed]), theirs: (&str, &[Agreed])) -> Apart {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::transport::frame::Life;
+    use crate::transport::frame::{Life, Start};
     use crate::transport::link::Told;
     use isochrone_core::Random;
     use mio::Token;
@@ -905,6 +973,81 @@ pub(super) mod tests {
         assert_eq!((lines.len() - told.len()) as u64 + left_out, 1_000, "{lines:?}");
     }
 
+    /// What comes of a connection that greets so, and ends.
+    fn greet(peers: &mut Peers, hello: &Hello, now: Instant, registry: &Registry) -> Result<Apart, String> {
+        let address = peers.listener.as_ref().unwrap().local_addr().unwrap();
+        let _client = std::net::TcpStream::connect(address).unwrap();
+        while peers.inbound.len() == 0 {
+            peers.accept(now, registry);
+        }
+        let index = peers.inbound.keys()[0];
+        let Peers {
+            hello: own,
+            name,
+            leaders,
+            claimed,
+            without_memory,
+            births,
+            links,
+            limits,
+            news,
+            inbound,
+            ..
+        } = &mut *peers;
+        let (clock, emulation) = (Clock::start(), None);
+        let mut context = Reading {
+            clock,
+            hello: own,
+            name,
+            leaders,
+            claimed,
+            without_memory,
+            births,
+            links,
+            emulation,
+            limits,
+            news,
+        };
+        let greeted = context.greet(hello, &inbound.get(index).unwrap().stream, now);
+        peers.end(index, registry, greeted.as_ref().err().unwrap_or(&Broken::Closed));
+        greeted.map_err(|why| why.to_string())
+    }
+
+    #[test]
+    fn a_copy_that_comes_again_and_again_is_told_of_once_and_again_when_that_changes() {
+        let data = tempfile::tempdir().unwrap();
+        let (hello, births) = first_of_two(data.path());
+        let node = hello.to;
+        let [first, second] = [(1, 20), (2, 30)].map(|(number, salt)| Start { number, salt });
+        let original = Life { birth: 7, start: first, past: Vec::new() };
+        let copy = Life { birth: 7, start: second, past: vec![first] };
+        let copy = Hello { from: node, to: hello.from, life: copy, ..hello.clone() };
+        let listener = TcpListener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let (limits, poll) = (Limits::default(), mio::Poll::new().unwrap());
+        let target = Target::new("127.0.0.1", 1);
+        let link = Link::new(node, "b".to_owned(), target, Token(0), hello.clone(), None, Random::seeded(2));
+        let mut peers =
+            Peers::new(hello, Some(listener), Acceptor::Plain, None, Arc::default(), limits, births);
+        peers.links.insert(node, link);
+        let at = |ms| Instant::ZERO + Span::from_millis(ms);
+        peers.births.take_in(node, &original, Way::Back, "there", at(0)).unwrap();
+        let log = Log::default();
+        tracing::subscriber::with_default(log.clone(), || {
+            for ms in 100..107 {
+                greet(&mut peers, &copy, at(ms), poll.registry()).unwrap_err();
+            }
+            peers.births.heard(node, Way::Back, at(200), at(300));
+            for ms in 301..303 {
+                greet(&mut peers, &copy, at(ms), poll.registry()).unwrap_err();
+            }
+        });
+        assert_eq!(peers.metrics.refused_greetings.load(Relaxed), 9);
+        let lines = log.0.lock().unwrap();
+        let [once, again] = lines.as_slice() else { panic!("{lines:?}") };
+        assert!(once.contains("answered a moment ago, as start 1, at there"), "{once}");
+        assert!(again.contains("has answered since this one, start 2, first came"), "{again}");
+    }
+
     #[test]
     fn a_node_whose_file_differs_is_refused_and_told_of_once() {
         let data = tempfile::tempdir().unwrap();
@@ -921,7 +1064,6 @@ pub(super) mod tests {
         };
         let (same, other) = (greeting(7, "a,b,c"), greeting(8, "a,b,c,d,e"));
         let listener = TcpListener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
-        let address = listener.local_addr().unwrap();
         let (limits, poll) = (Limits::default(), mio::Poll::new().unwrap());
         let target = Target::new("127.0.0.1", 1);
         let link = Link::new(to, "b".to_owned(), target, Token(0), hello.clone(), None, Random::seeded(2));
@@ -930,21 +1072,7 @@ pub(super) mod tests {
         peers.name = "a".to_owned();
         peers.links.insert(to, link);
         let log = Log::default();
-        let greet = |peers: &mut Peers, hello: &Hello| {
-            let _client = std::net::TcpStream::connect(address).unwrap();
-            while peers.inbound.len() == 0 {
-                peers.accept(Instant::ZERO, poll.registry());
-            }
-            let index = peers.inbound.keys()[0];
-            let Peers { hello: own, name, leaders, claimed, births, links, limits, news, inbound, .. } =
-                &mut *peers;
-            let (clock, emulation) = (Clock::start(), None);
-            let mut context =
-                Reading { clock, hello: own, name, leaders, claimed, births, links, emulation, limits, news };
-            let greeted = context.greet(hello, &inbound.get(index).unwrap().stream, Instant::ZERO);
-            peers.end(index, poll.registry(), greeted.as_ref().err().unwrap_or(&Broken::Closed));
-            greeted.map_err(|why| why.to_string())
-        };
+        let greet = |peers: &mut Peers, hello: &Hello| greet(peers, hello, Instant::ZERO, poll.registry());
         tracing::subscriber::with_default(log.clone(), || {
             for _ in 0..50 {
                 let why = greet(&mut peers, &other).unwrap_err();
@@ -1010,14 +1138,35 @@ pub(super) mod tests {
         for (least, most, warned, expected) in [
             (900, 1_300, None, None),
             (1_100, 1_300, None, Some(true)),
-            (1_100, 1_300, Some(at(401)), None),
-            (1_100, 1_300, Some(at(400)), Some(true)),
-            (900, 1_300, Some(Instant::ZERO), None),
-            (0, 1_300, Some(at(10)), None),
-            (0, 400, Some(at(10)), Some(false)),
+            (1_100, 1_300, Some((at(401), true)), None),
+            (1_100, 1_300, Some((at(400), true)), Some(true)),
+            (900, 1_300, Some((Instant::ZERO, true)), None),
+            (0, 1_300, Some((at(10), true)), None),
+            (0, 400, Some((at(3_990), true)), Some(false)),
+            // They agreed again meanwhile.
+            (0, 400, Some((at(10), false)), None),
+            (1_100, 1_300, Some((at(401), false)), None),
+            (1_100, 1_300, Some((at(400), false)), Some(true)),
         ] {
             let told = to_tell(Span::from_millis(least), Span::from_millis(most), warned, at(4_000));
             assert_eq!(told, expected, "{least} {most} {warned:?}");
         }
+    }
+
+    #[test]
+    fn what_is_shown_of_a_clock_is_never_far_from_what_is_certain() {
+        for (ahead, wrong, shown) in [
+            (40, 75, 40),
+            (-1_400, 500, -1_400),
+            // Answers of a node without a processor.
+            (2_900, 3_000, 0),
+            (-3_400, 3_500, 0),
+            (-3_600_000, 3_000, -3_597_000),
+        ] {
+            let nanos = |millis: i64| millis * 1_000_000;
+            assert_eq!(to_show((nanos(ahead), nanos(wrong).unsigned_abs())), nanos(shown), "{ahead} {wrong}");
+        }
+        assert_eq!(to_show((i64::MIN, u64::MAX)), -1);
+        assert_eq!(to_show((i64::MAX, u64::MAX)), 0);
     }
 }

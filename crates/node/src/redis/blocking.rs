@@ -552,7 +552,7 @@ impl Blocked {
         }
         // A look is none of the client's.
         let wanted = context.hub.wanted().without(Flags::MISS);
-        self.report = Report::of(self.keyspace, &mut operation, wanted, context);
+        self.report = Report::of(self.keyspace, &mut operation, wanted);
         let command = Command::new(context.stamp, operation);
         requests.push(Request { id: self.id, ask: Ask::Execute { keyspace: self.keyspace, command } });
     }

@@ -21,6 +21,8 @@ pub(crate) struct Call {
     pub(crate) name: &'static str,
     /// What it asks of the keyspace.
     pub(crate) operation: Operation,
+    /// Whether it may make data grow.
+    pub(crate) grows: bool,
     /// What follows from the answer.
     pub(crate) after: After,
 }
@@ -104,13 +106,14 @@ pub(crate) fn understand<'w>(
         return Err(deny(users, denied, Within::Script));
     }
     let fills = Fills::of(keyspace, &operation);
-    Ok(Call { name, operation, after: After { shape, fills, report: None } })
+    let grows = given.scripts.grows(spec, args);
+    Ok(Call { name, operation, grows, after: After { shape, fills, report: None } })
 }
 
 impl Call {
-    /// Has it say what it does, as far as events of it are wanted. `index` is the number of its keyspace.
-    pub(crate) fn report(&mut self, index: u32, hub: &Hub) {
-        self.after.report = Report::ask(index, &mut self.operation, hub.wanted());
+    /// Has it say what it does to this keyspace, as far as events of it are wanted.
+    pub(crate) fn report(&mut self, keyspace: KeyspaceId, hub: &Hub) {
+        self.after.report = Report::of(keyspace, &mut self.operation, hub.wanted());
     }
 }
 

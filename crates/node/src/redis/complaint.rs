@@ -20,6 +20,9 @@ pub enum Complaint {
     Text(Cow<'static, str>),
 }
 
+/// Of a command that may make data grow where a node is full. Clients know it by its first word.
+pub(crate) const OUT_OF_MEMORY: &str = "OOM command not allowed when used memory > 'maxmemory'.";
+
 impl Complaint {
     /// This text, code included.
     pub fn text(text: impl Into<Cow<'static, str>>) -> Complaint {

@@ -1,5 +1,6 @@
-//! CONFIG: what clients ask about a server, answered as it is here. Nothing is set this way but how much SLOWLOG keeps, and which
-//! events of keys are told to those who subscribe here; for all else the deployment file is the one place.
+//! CONFIG: what clients ask about a server, answered as it is here. Nothing is set this way but how much SLOWLOG keeps, which events
+//! of keys are told to those who subscribe here, and how much memory this node may use; for all else the deployment file is the one
+//! place.
 
 use super::complaint::Complaint;
 use super::connection::State;
@@ -16,12 +17,23 @@ use std::collections::BTreeMap;
 const SLOWER_THAN: &str = "slowlog-log-slower-than";
 /// How many slow commands are kept.
 const SLOWLOG_LENGTH: &str = "slowlog-max-len";
+/// How many bytes of memory this node may use.
+const MAX_MEMORY: &str = "maxmemory";
 /// Which events of keys are told.
 const NOTIFIES: &str = "notify-keyspace-events";
+/// How many strings a command may have: Redis has no such parameter. `isochrone backup restore` goes by it.
+const ELEMENTS: &str = "elements";
 
 /// The parameters for which the deployment file has a key, of the node or of `[limits]`.
-const IN_FILE: [&str; 6] =
-    ["appendfsync", "client-query-buffer-limit", "databases", "maxclients", "port", "proto-max-bulk-len"];
+const IN_FILE: [&str; 7] = [
+    "appendfsync",
+    "client-query-buffer-limit",
+    "databases",
+    ELEMENTS,
+    "maxclients",
+    "port",
+    "proto-max-bulk-len",
+];
 
 /// The parameters that exist, in order, with their values here.
 fn parameters(context: &Context<'_>) -> Vec<(&'static str, String)> {
@@ -34,13 +46,14 @@ fn parameters(context: &Context<'_>) -> Vec<(&'static str, String)> {
         ("client-query-buffer-limit", context.limits.command_bytes.to_string()),
         ("cluster-enabled", text("no")),
         ("databases", context.keyspaces.iter().map(|k| k.index + 1).max().unwrap_or(0).to_string()),
+        (ELEMENTS, context.limits.elements.to_string()),
         ("hll-sparse-max-bytes", text("3000")),
         // Zero: no events are watched for.
         ("latency-monitor-threshold", text("0")),
         ("latency-tracking", text("yes")),
         ("maxclients", context.limits.clients.to_string()),
-        // Zero: no limit; keys are never evicted.
-        ("maxmemory", text("0")),
+        // Zero: no limit.
+        (MAX_MEMORY, context.node.memory.limit().to_string()),
         ("maxmemory-policy", text("noeviction")),
         (NOTIFIES, context.hub.notifies().to_string()),
         ("port", context.node.port.to_string()),
@@ -83,7 +96,8 @@ pub(crate) fn get(
     Ok(())
 }
 
-/// `CONFIG SET name value ...`: all or nothing. Taken where it changes nothing, or what SLOWLOG keeps, or which events are told.
+/// `CONFIG SET name value ...`: all or nothing. Taken where it changes nothing, or what SLOWLOG keeps, which events are told, or how
+/// much memory may be used.
 pub(crate) fn set(
     _: &mut State,
     args: Args<'_>,
@@ -105,11 +119,12 @@ pub(crate) fn set(
             return Err(failed(&given, "duplicate parameter"));
         }
     }
-    let (mut slower_than, mut length, mut notifies) = (None, None, None);
+    let (mut slower_than, mut length, mut notifies, mut memory) = (None, None, None, None);
     for (name, (value, set)) in wanted {
         match name {
             SLOWER_THAN => slower_than = Some(within(name, set, -1, i64::MAX)?),
             SLOWLOG_LENGTH => length = Some(within(name, set, 0, LENGTH_MAX)?),
+            MAX_MEMORY => memory = Some(bytes(name, set)?),
             NOTIFIES => {
                 let wrong = "Invalid event class character. Use 'Ag$lshzxeKEtmdn'.";
                 notifies = Some(Flags::parse(set).ok_or_else(|| failed(name, wrong))?);
@@ -128,6 +143,9 @@ pub(crate) fn set(
     if let Some(flags) = notifies {
         context.hub.set_notifies(flags);
     }
+    if let Some(bytes) = memory {
+        context.node.memory.set_limit(bytes);
+    }
     let slowlog = &mut context.hub.slowlog;
     slowlog.slower_than = slower_than.unwrap_or(slowlog.slower_than);
     if let Some(length) = length {
@@ -141,6 +159,26 @@ pub(crate) fn set(
 /// Why nothing was set.
 fn failed(name: &str, why: &str) -> Complaint {
     Complaint::text(format!("ERR CONFIG SET failed (possibly related to argument '{name}') - {why}"))
+}
+
+/// A number of bytes, with a unit of Redis' or without: `100mb` is 1,024 times `100kb`, and `100m` 1,000 times `100k`.
+fn bytes(name: &str, text: &[u8]) -> Result<u64, Complaint> {
+    let parsed = std::str::from_utf8(text).ok().and_then(|text| {
+        let end = text.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(text.len());
+        let (number, unit) = text.split_at(end);
+        let unit: u64 = match unit.to_ascii_lowercase().as_str() {
+            "" | "b" => 1,
+            "k" => 1_000,
+            "kb" => 1 << 10,
+            "m" => 1_000_000,
+            "mb" => 1 << 20,
+            "g" => 1_000_000_000,
+            "gb" => 1 << 30,
+            _ => return None,
+        };
+        number.parse::<u64>().ok()?.checked_mul(unit)
+    });
+    parsed.ok_or_else(|| failed(name, "argument must be a memory value"))
 }
 
 /// A number within these bounds.

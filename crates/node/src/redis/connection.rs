@@ -3,7 +3,7 @@
 use super::acl;
 use super::audit;
 use super::blocking::{self, Blocked, Fills, Heard};
-use super::complaint::{Complaint, code};
+use super::complaint::{Complaint, OUT_OF_MEMORY, code};
 use super::durability::{self, Syncing};
 use super::login;
 use super::lookups::Lookups;
@@ -472,6 +472,10 @@ impl Session for Connection {
         // The number as well: what is shared counts as nothing, and has to be waited for all the same.
         self.state.pipeline.ready() + self.state.kept_owned + self.state.kept.len()
     }
+
+    fn half_read(&self) -> usize {
+        self.buffered()
+    }
 }
 
 /// Parts that an answer has at most of which each is looked at for whether somebody else holds it; and how many are looked at again in
@@ -586,6 +590,11 @@ impl State {
             self.turn_down(args, denied.complaint(&self.user, spec), context, sink.out);
             return taken;
         }
+        if self.lacks_memory(spec, args, context) {
+            *context.counters.limited.entry("memory").or_default() += 1;
+            self.turn_down(args, Complaint::text(OUT_OF_MEMORY), context, sink.out);
+            return taken;
+        }
         if let Err(complaint) = pubsub::allowed(self, spec.name) {
             self.turn_down(args, complaint, context, sink.out);
             return taken;
@@ -667,6 +676,16 @@ impl State {
         step
     }
 
+    /// Whether a request may make data grow in a keyspace for which a node is full; EXEC, where what is queued may.
+    fn lacks_memory(&self, spec: &Spec, args: Args<'_>, context: &Context<'_>) -> bool {
+        let full = context.keyspaces.get(self.keyspace).is_some_and(|keyspace| !keyspace.full.is_empty());
+        let scripts = &context.hub.scripts;
+        full && match (spec.action, &self.queue) {
+            (Action::Control(Control::Exec), Some(queue)) => queue.grows(scripts),
+            _ => scripts.grows(spec, args),
+        }
+    }
+
     fn control(
         &mut self,
         control: Control,
@@ -740,7 +759,7 @@ impl State {
             Operation::Restore { .. } => sink.bytes.max(wire::encoded_size(&operation)),
             _ => sink.bytes,
         };
-        let report = Report::of(keyspace, &mut operation, context.hub.wanted(), context);
+        let report = Report::of(keyspace, &mut operation, context.hub.wanted());
         let probe = self.watches.probe(keyspace, &mut operation);
         let (version, name, asked) = (self.version, self.last_command, context.now);
         let told = sink.said.filter(|_| context.hub.slowlog.listens());
@@ -996,7 +1015,7 @@ impl State {
                 if let Some(Request { ask: Ask::Execute { keyspace, command }, .. }) = requests.last_mut() {
                     let operation = &mut command.operation;
                     let fills = Fills::of(*keyspace, operation);
-                    let report = Report::of(*keyspace, operation, context.hub.wanted(), context);
+                    let report = Report::of(*keyspace, operation, context.hub.wanted());
                     let probe = self.watches.probe(*keyspace, operation);
                     self.pipeline.goes_on(id, fills, probe, report);
                 }
@@ -1009,7 +1028,7 @@ impl State {
             && let Some((keyspace, mut operation)) =
                 self.watches.asks_again(watch, &outcome, &self.user, context)
         {
-            let report = Report::of(keyspace, &mut operation, context.hub.wanted(), context);
+            let report = Report::of(keyspace, &mut operation, context.hub.wanted());
             self.pipeline.goes_on(id, Fills::Nothing, None, report);
             let command = Command::new(context.stamp, operation);
             requests.push(Request { id, ask: Ask::Execute { keyspace, command } });

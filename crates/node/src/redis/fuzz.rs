@@ -5,7 +5,7 @@ use crate::gateway::{Ask, Context, Counters, KeyspaceView, Login, NodeView, Outc
 use crate::hub::Hub;
 use crate::limits::Limits;
 use isochrone_core::command::Response;
-use isochrone_core::{Guarantee, Instant, KeyspaceId, Random, Stamp};
+use isochrone_core::{Instant, KeyspaceId, Random, Stamp};
 use std::collections::BTreeMap;
 
 /// Feeds arbitrary bytes to a connection, cut into pieces by the first of them, and answers what it asks
@@ -17,22 +17,7 @@ pub fn fuzz_resp(bytes: &[u8]) {
     let step = 1 + usize::from(bytes.first().copied().unwrap_or_default() % 64);
     let limits = Limits::default();
     let node = NodeView::default();
-    let keyspaces = [KeyspaceView {
-        id: KeyspaceId(1),
-        name: "main".to_owned(),
-        index: 0,
-        protocol: "multipaxos",
-        transactional: false,
-        guarantee: Guarantee::Linearizable,
-        replicas: 3,
-        durability: crate::gateway::Durability::Most,
-        copies: 1,
-        keys: None,
-        expired: 0,
-        leader: None,
-        leaders: Vec::new(),
-        leads: false,
-    }];
+    let keyspaces = [KeyspaceView::new(KeyspaceId(1), "main", 0, "multipaxos", 3)];
     let (mut random, mut clients, mut counters) = (Random::seeded(1), BTreeMap::new(), Counters::default());
     let mut hub = Hub::default();
     let mut context = Context {

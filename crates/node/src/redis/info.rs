@@ -112,16 +112,21 @@ fn peak_percent(now: u64, peak: u64) -> String {
 }
 
 fn memory(text: &mut String, context: &Context<'_>) {
+    let memory = &context.node.memory;
+    let used = match memory.used() {
+        0 => context.node.memory_bytes,
+        known => known,
+    };
     fields!(text,
-        "used_memory": context.node.memory_bytes,
-        "used_memory_human": human(context.node.memory_bytes),
+        "used_memory": used,
+        "used_memory_human": human(used),
         "used_memory_rss": context.node.memory_bytes,
         "used_memory_rss_human": human(context.node.memory_bytes),
         "used_memory_peak": context.node.memory_peak_bytes,
         "used_memory_peak_human": human(context.node.memory_peak_bytes),
         "used_memory_peak_perc": peak_percent(context.node.memory_bytes, context.node.memory_peak_bytes),
-        "maxmemory": 0,
-        "maxmemory_human": human(0),
+        "maxmemory": memory.limit(),
+        "maxmemory_human": human(memory.limit()),
         "maxmemory_policy": "noeviction",
     );
 }
@@ -375,25 +380,15 @@ pub(crate) fn unwatch(state: &mut State, _: Args<'_>, _: &mut Context<'_>, reply
 #[cfg(test)]
 mod tests {
     use super::*;
-    use isochrone_core::{Guarantee, KeyspaceId};
+    use isochrone_core::KeyspaceId;
 
     #[test]
     fn the_leader_of_every_partition_is_named() {
         let mut keyspace = KeyspaceView {
-            id: KeyspaceId(1),
-            name: "main".to_owned(),
-            index: 0,
-            protocol: "multipaxos",
-            transactional: false,
-            guarantee: Guarantee::Linearizable,
-            replicas: 3,
-            durability: crate::gateway::Durability::Most,
-            copies: 1,
-            keys: None,
-            expired: 0,
             leader: Some("Oregon".to_owned()),
             leaders: vec![Some("Oregon".to_owned())],
             leads: true,
+            ..KeyspaceView::new(KeyspaceId(1), "main", 0, "multipaxos", 3)
         };
         let line = "name=main,protocol=multipaxos,guarantee=linearizable,replicas=3,leader=Oregon,leads=1";
         assert_eq!(Described(&keyspace).to_string(), line);

@@ -7,7 +7,7 @@
 //! what was executed, and answered to this node.
 
 use crate::events::Event;
-use crate::gateway::{Context, Outcome};
+use crate::gateway::Outcome;
 use crate::hub::Hub;
 use isochrone_core::command::{
     BitStep, Chord, Combine, Condition, End, Expiry, GroupChange, Keys, Operation, Response, Selection, Side,
@@ -23,8 +23,8 @@ const ASKED_MAX: usize = 8 << 20;
 /// A command that is asked to say what it does.
 #[derive(Debug)]
 pub(crate) struct Report {
-    /// The number of its keyspace.
-    index: u32,
+    /// Its keyspace.
+    keyspace: KeyspaceId,
     /// The classes of events that are wanted.
     wanted: Flags,
     /// The command itself.
@@ -94,21 +94,7 @@ fn looks_up(operation: &Operation) -> bool {
 
 impl Report {
     /// Has a command for this keyspace say what it does, as far as events of it are wanted.
-    pub(crate) fn of(
-        keyspace: KeyspaceId,
-        operation: &mut Operation,
-        wanted: Flags,
-        context: &Context<'_>,
-    ) -> Option<Box<Report>> {
-        if wanted == Flags::NONE {
-            return None;
-        }
-        let view = context.keyspaces.iter().find(|view| view.id == keyspace)?;
-        Report::ask(view.index, operation, wanted)
-    }
-
-    /// The same, for the keyspace of this number.
-    pub(crate) fn ask(index: u32, operation: &mut Operation, wanted: Flags) -> Option<Box<Report>> {
+    pub(crate) fn of(keyspace: KeyspaceId, operation: &mut Operation, wanted: Flags) -> Option<Box<Report>> {
         let read = Flags::EXPIRED.with(Flags::MISS);
         if wanted == Flags::NONE || !wanted.has(read) && operation.is_read() {
             return None;
@@ -146,7 +132,7 @@ impl Report {
         }
         let asked = Operation::Transaction { watched, operations: operations.into() };
         let operation = std::mem::replace(operation, asked);
-        Some(Box::new(Report { index, wanted, operation, keys }))
+        Some(Box::new(Report { keyspace, wanted, operation, keys }))
     }
 
     /// Tells what the answer to such a command says has happened; what is left is that to the command itself.
@@ -169,7 +155,7 @@ impl Report {
             alone => take(alone, self.wanted, &mut parts, &mut events),
         };
         for (event, key) in events.iter().filter(|(event, _)| self.wanted.has(event.class())) {
-            hub.happened(self.index, *event, key);
+            hub.happened(self.keyspace, *event, key);
         }
         Outcome::Done(response)
     }

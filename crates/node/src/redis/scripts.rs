@@ -14,7 +14,8 @@ use super::looking::{self, Look};
 use super::reply::Reply;
 use super::request::{Args, integer};
 use super::shape::{Plan, Shape};
-use super::spec::{Given, Spec};
+use super::spec::{Given, Spec, flag};
+use super::table;
 use crate::gateway::Context;
 use isochrone_core::command::{
     Chord, Condition, DeadlineChange, Expiry, ExpiryCondition, Operation, Score, ScoreCondition, Side,
@@ -422,6 +423,14 @@ impl Scripts {
             _ => None,
         };
         native.map_or(&[], Native::calls)
+    }
+
+    /// Whether a request may make data grow: it may itself, or is a known script whose first write may. What a script has begun with
+    /// another write it ends, as in Redis.
+    pub(crate) fn grows(&self, spec: &Spec, args: Args<'_>) -> bool {
+        let calls = || self.calls(spec, args).iter().filter_map(|call| table::by_name(call.as_bytes()));
+        let first = || calls().find(|call| call.is(flag::WRITE));
+        spec.is(flag::DENYOOM) || first().is_some_and(|call| call.is(flag::DENYOOM))
     }
 
     fn find(&self, digest: &[u8]) -> Option<Native> {
@@ -870,6 +879,29 @@ mod tests {
         for native in BY_DIGEST.values().chain(BY_CANONICAL.values()) {
             let known = |call: &&str| crate::redis::table::by_name(call.as_bytes()).is_some();
             assert!(native.calls().iter().all(known), "{native:?}");
+        }
+    }
+
+    /// Deleting a lock, and having it expire later, is for who has it also where a node is full.
+    #[test]
+    fn scripts_may_make_data_grow_by_their_first_write() {
+        let scripts = Scripts::default();
+        for (line, grows) in [
+            ("SET k v", true),
+            ("GET k", false),
+            ("DEL k", false),
+            ("EXPIRE k 1", false),
+            ("EVALSHA c3f8721cbb97f72bc19e972846bd7aaf91901658 1 lock me", false),
+            ("EVALSHA 1CAC51482ACF5858DA00F6D685D68F886CD6B6B2 1 lock me 1000", false),
+            ("EVALSHA 90da91872223f85eb1376a17e3c4df21ace8c54b 2 lock signal me 1000", false),
+            ("EVALSHA 4227fa753143e6f652e2e185d254964b3a7413a5 1 lock me 1", true),
+            ("EVALSHA ef7a9e205fbaf46bf959e1522ff796622fc676c7 2 set zset member name 1", true),
+            ("EVAL not-known 0", false),
+        ] {
+            let mut kept = crate::redis::request::Kept::default();
+            kept.add(line.split(' ').map(str::as_bytes));
+            let args = kept.at(0);
+            assert_eq!(scripts.grows(table::find(args).unwrap(), args), grows, "{line}");
         }
     }
 

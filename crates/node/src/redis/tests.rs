@@ -20,13 +20,13 @@ mod wire;
 use super::Connection;
 use super::acl::Users;
 use crate::gateway::{
-    Ask, ClientView, Context, Counters, KeyspaceView, Login, NodeView, Outcome, Request, Session,
+    Ask, ClientView, Context, Counters, Full, KeyspaceView, Login, NodeView, Outcome, Request, Session,
 };
 use crate::hub::{Hub, Manner};
 use crate::limits::Limits;
 use expect_test::Expect;
 use isochrone_core::command::{Kind, Operation, Refusal, Response, Score, Side};
-use isochrone_core::{Guarantee, Instant, KeyspaceId, Random, Span, Stamp};
+use isochrone_core::{Instant, KeyspaceId, Random, Span, Stamp};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::net::SocketAddr;
@@ -86,21 +86,10 @@ impl World {
     }
 
     fn with_limits(login: Login, limits: Limits) -> World {
-        let keyspace = |id: u16, name: &str, index| KeyspaceView {
-            id: KeyspaceId(id),
-            name: name.to_owned(),
-            index,
-            protocol: "multipaxos",
+        let keyspace = |id: u16, name: &str, index: u32| KeyspaceView {
             transactional: index == 3,
-            guarantee: Guarantee::Linearizable,
-            replicas: 5,
-            durability: crate::gateway::Durability::Most,
-            copies: 2,
-            keys: None,
-            expired: 0,
             leader: Some("Oregon".to_owned()),
-            leaders: Vec::new(),
-            leads: false,
+            ..KeyspaceView::new(KeyspaceId(id), name, index, "multipaxos", 5)
         };
         let address: SocketAddr = "127.0.0.1:50000".parse().unwrap();
         let client = ClientView {
@@ -162,6 +151,7 @@ impl World {
             out: Vec::new(),
             requests: Vec::new(),
         };
+        world.hub.set_numbers(world.keyspaces.iter().map(|view| (view.id, view.index)));
         if login == Login::Required {
             world.hub.users = Users::of(["anna".to_owned()], None).unwrap();
         }
@@ -286,6 +276,13 @@ fn encode_line(line: &str) -> Vec<u8> {
 /// answers request 3; `+ 5` lets seconds pass; `! fill k`, `! publish c m` and `! spublish c m` are what others do; `! close` closes the client's end.
 pub(super) fn talk(login: Login, script: &str) -> String {
     play(&mut World::new(login), script)
+}
+
+/// One for whose first keyspace a node is full.
+fn full() -> World {
+    let mut world = World::new(Login::Open);
+    world.keyspaces[0].full = vec![Full { node: "or1".to_owned(), limit: 1 << 30 }];
+    world
 }
 
 /// One whose first keyspace is one of transactions.

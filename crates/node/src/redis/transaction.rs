@@ -17,6 +17,7 @@ use super::login;
 use super::pubsub;
 use super::reply::Reply;
 use super::request::{Args, Kept};
+use super::scripts::Scripts;
 use super::shape::{self, Item, Shape};
 use super::spec::{Action, Local, Spec, flag};
 use crate::gateway::{Context, Outcome};
@@ -47,6 +48,11 @@ impl Queue {
     /// How many commands there are.
     pub(crate) fn len(&self) -> usize {
         self.specs.len()
+    }
+
+    /// Whether one of them may make data grow.
+    pub(crate) fn grows(&self, scripts: &Scripts) -> bool {
+        self.specs.iter().enumerate().any(|(at, spec)| scripts.grows(spec, self.kept.at(at)))
     }
 
     /// Makes EXEC refuse: a command could not be queued.

@@ -9,6 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
 use isochrone_core::Blob;
+use isochrone_core::wire::RECORDED;
 use xxhash_rust::xxh3::Xxh3;
 
 use super::error::SnapshotError;
@@ -16,8 +17,9 @@ use crate::journal::format::{DecodeError, SECTOR, open_sector, seal_sector};
 use crate::journal::{JournalError, Position, StreamId};
 
 const MAGIC: [u8; 8] = *b"ISOCHSNP";
-/// The newest format this version reads and the one it writes: from 2 on it says in which directory a snapshot was made.
-const FORMAT: u32 = 2;
+/// The newest format this version reads and the one it writes, of snapshots and of the states in them: from 2 on it says in which
+/// directory a snapshot was made.
+const FORMAT: u32 = RECORDED;
 /// Comes after the key of every chunk.
 const MANIFEST: [u8; 4] = u32::MAX.to_be_bytes();
 /// Bytes of checksum before each chunk.

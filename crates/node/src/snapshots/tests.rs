@@ -5,9 +5,11 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::Relaxed;
 
 use expect_test::{Expect as Golden, expect};
+use isochrone_core::wire::RECORDED;
 use isochrone_core::{Blob, Snapshot};
 
 use super::*;
+use crate::journal::format::seal_sector;
 use crate::journal::{
     DataDirectory, Expect, JournalError, JournalOptions, JournalThread, Position, StreamId,
 };
@@ -456,6 +458,25 @@ fn copy_all(from: &Path, to: &Path) {
             fs::copy(&source, &target).unwrap();
         }
     }
+}
+
+#[test]
+fn a_snapshot_of_a_newer_format_is_refused_and_not_called_damaged() {
+    let (dir, _) = used(3);
+    let path = dir.path().join(format!("snapshots/{A}-{:016x}-{:016x}", 9, 1));
+    let database = fjall::Database::builder(&path).open().unwrap();
+    let keyspace = database.keyspace("snapshot", fjall::KeyspaceCreateOptions::default).unwrap();
+    let mut ingestion = keyspace.start_ingestion().unwrap();
+    // Magic, format and check have their places in every format.
+    let manifest = seal_sector(*b"ISOCHSNP", RECORDED + 1, &[]);
+    ingestion.write(u32::MAX.to_be_bytes(), manifest.as_slice()).unwrap();
+    ingestion.finish().unwrap();
+    drop((keyspace, database));
+    let golden = expect![[r#"
+        DIR/snapshots/000000000000000a-0000000000000009-0000000000000001: snapshots written by a newer version of isochrone: found format 3, this version reads up to 2.
+        Start the version that wrote them, or a later one.
+    "#]];
+    check(golden, &refusal(dir.path()));
 }
 
 #[test]

@@ -40,6 +40,8 @@ pub struct Written {
     /// [`JournalThread::truncate`](crate::journal::JournalThread::truncate). An error leaves everything as it was; the
     /// shard takes another snapshot later, and the journal grows meanwhile.
     pub outcome: Result<(SnapshotInfo, Option<Position>), SnapshotError>,
+    /// How long it took, the wait for the journal included.
+    pub took: Duration,
 }
 
 /// The shard's end of the thread that writes snapshots.
@@ -147,8 +149,8 @@ impl Worker {
             match job {
                 Job::Forget(stream, end) => self.store.forget(stream, end),
                 Job::Write(stream, position, snapshot) => {
-                    let outcome = self.write(stream, position, snapshot);
-                    if report.send(Written { stream, outcome }).is_err() {
+                    let written = self.write(stream, position, snapshot);
+                    if report.send(written).is_err() {
                         return;
                     }
                     wake();
@@ -157,12 +159,7 @@ impl Worker {
         }
     }
 
-    fn write(
-        &mut self,
-        stream: StreamId,
-        position: Position,
-        snapshot: Snapshot,
-    ) -> Result<(SnapshotInfo, Option<Position>), SnapshotError> {
+    fn write(&mut self, stream: StreamId, position: Position, snapshot: Snapshot) -> Written {
         let begun = Instant::now();
         let outcome = self.await_journal(position).and_then(|()| {
             let stopping = Arc::clone(&self.stopping);
@@ -171,13 +168,13 @@ impl Worker {
             });
             self.store.write(stream, position, chunks)
         });
+        let took = begun.elapsed();
         match &outcome {
             Ok((info, _)) => {
-                let nanos = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
+                let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
                 self.metrics.written.fetch_add(1, Ordering::Relaxed);
                 self.metrics.bytes.fetch_add(info.bytes, Ordering::Relaxed);
                 self.metrics.last_nanos.store(nanos, Ordering::Relaxed);
-                tracing::debug!(%stream, %position, info.chunks, info.bytes, nanos, "snapshot written");
             }
             Err(SnapshotError::Stopping) => {}
             Err(error) => {
@@ -185,7 +182,7 @@ impl Worker {
                 tracing::error!(%stream, %error, "a snapshot failed; the journal is not trimmed");
             }
         }
-        outcome
+        Written { stream, outcome, took }
     }
 
     /// Waits until everything the snapshot holds is durable in the journal too.

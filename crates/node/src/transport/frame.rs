@@ -18,13 +18,13 @@ pub use crate::births::{Life, Start};
 use crate::hub::News;
 pub use crate::node::Agreed;
 use isochrone_core::wire::{decode, decode_prefix, encode_into};
-use isochrone_core::{KeyspaceId, NodeId, PartitionId, ProcessId, Stamp, Urgency};
+use isochrone_core::{Instant, KeyspaceId, NodeId, PartitionId, ProcessId, Stamp};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use thiserror::Error;
 
 /// The newest version of the frames and of what is inside, the one written.
-pub const VERSION: u16 = 15;
+pub const VERSION: u16 = 16;
 
 /// What a hello begins with, so that a stranger on the port is told from a node.
 pub const MAGIC: [u8; 8] = *b"ISOCHRON";
@@ -36,8 +36,8 @@ pub const HANDSHAKE_MAX: usize = 4 << 10;
 /// done is a stranger's.
 pub const HELLO_MAX: usize = 128 << 10;
 
-/// A frame longer than this travels in parts of so many bytes. At 1 MB/s one takes 16 ms.
-const PART: usize = Urgency::SMALL;
+/// A frame longer than this travels in parts of so many bytes. At 1 Mbit/s one takes 66 ms.
+const PART: usize = 8 << 10;
 
 const HEADER: usize = 5;
 const ADDRESSES: usize = 16;
@@ -71,6 +71,10 @@ pub struct Ping {
     /// The keyspaces and partitions that processes of the asker lead, and in which reign: for INFO and
     /// status only, nothing rests on it.
     pub leads: Vec<(KeyspaceId, PartitionId, u64)>,
+    /// Bytes of memory that the asker may use, where it uses more.
+    pub full: Option<u64>,
+    /// The other end's steady clock in the last pong that has come, nanoseconds; zero where none has.
+    pub heard: u64,
 }
 
 /// One frame, borrowed from the bytes it came in.
@@ -98,10 +102,10 @@ pub enum Frame<'a> {
         /// The message, encoded.
         body: &'a [u8],
     },
-    /// Are you there, and what the asker leads.
+    /// Are you there, what the asker leads, and whether it is full.
     Ping(Ping),
-    /// The answer to a ping: its number, and the wall clock of who answers.
-    Pong(u64, Stamp),
+    /// The answer to a ping: its number, and the wall clock and the steady one of who answers.
+    Pong(u64, Stamp, Instant),
     /// What the connections of one node tell those of another.
     News(News),
     /// A piece of a frame, without its length; `last` ends it.
@@ -215,10 +219,11 @@ pub fn ping(out: &mut Vec<u8>, ping: &Ping) {
 }
 
 /// Appends a pong.
-pub fn pong(out: &mut Vec<u8>, number: u64, stamp: Stamp) {
+pub fn pong(out: &mut Vec<u8>, number: u64, stamp: Stamp, now: Instant) {
     frame(out, 6, |out| {
-        out.extend_from_slice(&number.to_le_bytes());
-        out.extend_from_slice(&stamp.as_nanos().to_le_bytes());
+        for part in [number, stamp.as_nanos(), now.as_nanos()] {
+            out.extend_from_slice(&part.to_le_bytes());
+        }
     });
 }
 
@@ -275,8 +280,9 @@ fn read(frame: &[u8]) -> Result<Frame<'_>, FrameError> {
         }
         5 => Frame::Ping(decode(content).map_err(|_| FrameError::Content("ping"))?),
         6 => match content.as_chunks() {
-            ([number, stamp], []) => {
-                Frame::Pong(u64::from_le_bytes(*number), Stamp::from_nanos(u64::from_le_bytes(*stamp)))
+            ([number, stamp, now], []) => {
+                let [number, stamp, now] = [number, stamp, now].map(|part| u64::from_le_bytes(*part));
+                Frame::Pong(number, Stamp::from_nanos(stamp), Instant::from_nanos(now))
             }
             _ => return Err(FrameError::Content("pong")),
         },
@@ -423,9 +429,10 @@ mod tests {
         refuse(&mut bytes, "why");
         disown(&mut bytes, "why");
         message(&mut bytes, process(1), process(2), |out| out.extend_from_slice(b"body"));
-        let asked = Ping { number: 5, leads: vec![(KeyspaceId(1), PartitionId(0), 4)] };
+        let leads = vec![(KeyspaceId(1), PartitionId(0), 4)];
+        let asked = Ping { number: 5, leads, full: Some(1 << 30), heard: 9 };
         ping(&mut bytes, &asked);
-        pong(&mut bytes, 6, Stamp::from_nanos(7));
+        pong(&mut bytes, 6, Stamp::from_nanos(7), Instant::from_nanos(8));
         let told = News::Published { channel: "channel".into(), payload: "payload".into() };
         news(&mut bytes, &told);
         let expected = [
@@ -435,7 +442,7 @@ mod tests {
             Frame::Disown("why".into()),
             Frame::Message { from: process(1), to: process(2), body: b"body" },
             Frame::Ping(asked),
-            Frame::Pong(6, Stamp::from_nanos(7)),
+            Frame::Pong(6, Stamp::from_nanos(7), Instant::from_nanos(8)),
             Frame::News(told),
         ];
         for size in 1..bytes.len() {
@@ -457,7 +464,7 @@ mod tests {
     fn a_long_frame_travels_in_parts_and_others_between_them() {
         let body: Vec<u8> = (0..3 * PART + 5).map(|at| at as u8).collect();
         let mut bytes = Vec::new();
-        pong(&mut bytes, 1, Stamp::ZERO);
+        pong(&mut bytes, 1, Stamp::ZERO, Instant::ZERO);
         let begin = bytes.len();
         message(&mut bytes, process(1), process(2), |out| out.extend_from_slice(&body));
         part(&mut bytes, begin);
@@ -467,7 +474,7 @@ mod tests {
         assert_eq!(whole(&bytes[at..], 1), PART + HEADER + 1, "at least one");
         assert_eq!(whole(&bytes, usize::MAX), bytes.len());
         let mut between = Vec::new();
-        pong(&mut between, 2, Stamp::ZERO);
+        pong(&mut between, 2, Stamp::ZERO, Instant::ZERO);
         bytes.splice(at..at, between);
         for size in [7, PART, bytes.len()] {
             let (mut buffer, mut seen) = (FrameBuffer::default(), Vec::new());
@@ -475,7 +482,7 @@ mod tests {
                 let limit = body.len() + MESSAGE_OVERHEAD;
                 let each = |frame: Frame<'_>| {
                     seen.push(match frame {
-                        Frame::Pong(number, _) => number,
+                        Frame::Pong(number, ..) => number,
                         Frame::Message { body: got, .. } => u64::from(got == &body[..]) + 10,
                         _ => 0,
                     });
@@ -561,7 +568,8 @@ mod tests {
         fn damaged_frames_are_survived(flip in 0usize..60, to in any::<u8>(), cut in any::<u8>()) {
             let mut bytes = vec![cut];
             message(&mut bytes, process(1), process(2), |out| out.extend_from_slice(b"some body"));
-            ping(&mut bytes, &Ping { number: 1, leads: vec![(KeyspaceId(1), PartitionId(2), 3)] });
+            let leads = vec![(KeyspaceId(1), PartitionId(2), 3)];
+            ping(&mut bytes, &Ping { number: 1, leads, full: None, heard: 0 });
             let at = flip % bytes.len();
             bytes[at] = to;
             fuzz_frames(&bytes);

@@ -1,8 +1,9 @@
 //! The outgoing half of the way to a peer: dials, greets, keeps what is to be sent until it is due and the connection takes it,
 //! and dials again with growing pauses when the connection breaks.
 //!
-//! Where a peer takes less than is sent, frames wait here and not in the system's buffers, which have at most [`LEAVING`] bytes
-//! that were not sent yet: so a heartbeat is not late by more than that, and pings are answered, however much waits.
+//! Where a peer takes less than is sent, frames wait here and not in the system's buffers, which have little that was not sent yet,
+//! the less the slower that leaves ([`Pace`]): so a heartbeat is late by little more than the way itself makes it, and pings are
+//! answered, however much waits.
 
 use super::emulation::Delay;
 use super::frame::{self, Frame, FrameBuffer, FrameError, Hello, Ping, VERSION};
@@ -39,8 +40,20 @@ const RECENT_MAX: usize = 16;
 /// and are slewed meanwhile, and for how late this node notices an answer. Beyond, one of both clocks has been set.
 const STEP: i128 = 50_000_000;
 
-/// Bytes that are given to the connection at a time, with what it and the system still have of those before.
+/// So many bytes at once do not fit into one packet, where packets are those of Ethernet.
+const PACKETS: usize = 2 << 10;
+/// A peer to which a link is made so soon after it was silent is there, and small packets reach it.
+const AT_ONCE: Span = Span::from_secs(2);
+/// So many links in a row that end in silence once something large was sent, and are made again at once, are told of.
+const LARGE_LOST: u32 = 2;
+
+/// Bytes that are given to the connection at a time, at most and at least; the system has about as many that it has not sent yet.
 const LEAVING: usize = 64 << 10;
+const LEAVING_MIN: usize = 8 << 10;
+/// So long what a connection carries is counted, ...
+const WINDOW: Span = Span::from_millis(50);
+/// ... and what it carried this long ago says nothing any more.
+const STALE: Span = Span::from_secs(1);
 
 /// Where a peer is reached.
 #[derive(Clone, Eq, PartialEq, Debug)]
@@ -106,12 +119,16 @@ pub struct Link {
     delayed_bytes: usize,
     /// Whole frames that are due, which the connection has not taken yet.
     waiting: Waiting,
+    pace: Pace,
+    large: Large,
     random: Random,
     last_error: String,
     disowned: Option<String>,
     recent: Recent,
     /// What pings tell the peer that this node leads.
     leads: Vec<(KeyspaceId, PartitionId, u64)>,
+    /// What they tell of its memory.
+    full: Option<u64>,
 }
 
 /// What a peer's wall clock stood at within a round trip.
@@ -169,6 +186,45 @@ impl Recent {
     }
 }
 
+/// Whether large packets get through, as far as this end can tell.
+#[derive(Default)]
+struct Large {
+    /// Since when the connection has been given more than a packet that no answer stands behind.
+    since: Option<Instant>,
+    /// When the last connection ended in silence with such, if it did.
+    lost: Option<Instant>,
+    /// How many in a row have ended so, and were followed by another at once.
+    times: u32,
+}
+
+impl Large {
+    /// The system has taken so many bytes at once.
+    fn sent(&mut self, bytes: usize, now: Instant) {
+        if bytes >= PACKETS {
+            self.since.get_or_insert(now);
+        }
+    }
+
+    /// A ping that was sent then is answered: what the connection was given before it has arrived.
+    fn answered(&mut self, ping: Instant) {
+        if self.since.take_if(|since| *since < ping).is_some() {
+            self.times = 0;
+        }
+    }
+
+    /// The connection has ended, or was not made.
+    fn ended(&mut self, silent: bool, now: Instant) {
+        self.lost = self.since.take().filter(|_| silent).map(|_| now);
+    }
+
+    /// Another one is made. Whether it is time to say what that looks like.
+    fn made(&mut self, now: Instant) -> bool {
+        let at_once = self.lost.take().is_some_and(|lost| now.since(lost) <= AT_ONCE);
+        self.times = if at_once { self.times.saturating_add(1) } else { 0 };
+        self.times == LARGE_LOST
+    }
+}
+
 /// Frames in the order in which they leave.
 #[derive(Default)]
 struct Waiting {
@@ -198,16 +254,18 @@ impl Waiting {
         self
     }
 
-    /// Gives `stream` frames until it has so many bytes to send as leave at a time.
-    fn fill(&mut self, stream: &mut Stream) {
+    /// Gives `stream` what is urgent, and others of at least `leaving` bytes where the system has taken all that it was given before.
+    fn fill(&mut self, stream: &mut Stream, leaving: usize) {
+        let free = stream.flushed();
         if stream.unsent() < 2 * LEAVING {
             stream.out().append(&mut self.urgent);
         }
-        while stream.unsent() < LEAVING
+        while free
+            && stream.unsent() < leaving
             && let Some(first) = self.others.front()
         {
             let rest = &first[self.left..];
-            let taken = frame::whole(rest, LEAVING - stream.unsent());
+            let taken = frame::whole(rest, leaving - stream.unsent());
             stream.out().extend_from_slice(&rest[..taken]);
             self.bytes -= taken;
             self.left += taken;
@@ -219,10 +277,52 @@ impl Waiting {
     }
 }
 
+/// How much a connection carries, and so how much it is given at a time: what the system has, nothing overtakes any more. Where it
+/// takes all, nothing waits and nothing is learned; where it does not, what it takes next is as much as has left. Half of what
+/// leaves in a [`WINDOW`] is given at a time: the system takes as much more as its own bound rises, which must not raise it again.
+#[derive(Default)]
+struct Pace {
+    /// When the window began, and what has left since.
+    since: Instant,
+    taken: usize,
+    /// What left in the window before.
+    before: usize,
+    /// Whether the system has not taken all.
+    full: bool,
+    /// The bound of unsent bytes that it was told.
+    told: usize,
+}
+
+impl Pace {
+    /// Bytes to give at a time: a power of two.
+    fn leaving(&self) -> usize {
+        let half = (self.taken.max(self.before) / 2).clamp(LEAVING_MIN, LEAVING);
+        1 << half.ilog2()
+    }
+
+    /// The system has taken so many bytes, and all that there were or not.
+    fn took(&mut self, bytes: usize, full: bool, now: Instant) {
+        let passed = now.since(self.since);
+        if !std::mem::replace(&mut self.full, full) {
+            if full {
+                let known = self.before.max(self.taken);
+                (self.since, self.taken, self.before) = (now, 0, if passed < STALE { known } else { 0 });
+            }
+        } else if passed >= WINDOW {
+            // Where nothing was taken for long, the window was as long.
+            let share = (self.taken + bytes) as u64 * WINDOW.as_nanos() / passed.as_nanos();
+            (self.since, self.taken, self.before) = (now, 0, share as usize);
+        } else {
+            self.taken += bytes;
+        }
+    }
+}
+
+/// `told` is the peer's steady clock in the last pong, nanoseconds.
 enum State {
     Pausing { until: Instant },
     Greeting { stream: Stream, frames: FrameBuffer, until: Instant, greeted: bool },
-    Ready { stream: Stream, frames: FrameBuffer, ping_at: Instant, heard: Instant },
+    Ready { stream: Stream, frames: FrameBuffer, ping_at: Instant, heard: Instant, told: u64 },
 }
 
 /// Why a link broke.
@@ -283,11 +383,14 @@ impl Link {
             delayed: VecDeque::new(),
             delayed_bytes: 0,
             waiting: Waiting::default(),
+            pace: Pace::default(),
+            large: Large::default(),
             random,
             last_error: String::new(),
             disowned: None,
             recent: Recent::default(),
             leads: Vec::new(),
+            full: None,
         }
     }
 
@@ -359,6 +462,17 @@ impl Link {
             return;
         }
         self.leads = leads.to_vec();
+        self.ping_at_once();
+    }
+
+    /// How much memory this node may use, where it uses more; likewise.
+    pub fn tell_full(&mut self, full: Option<u64>) {
+        if std::mem::replace(&mut self.full, full) != full {
+            self.ping_at_once();
+        }
+    }
+
+    fn ping_at_once(&mut self) {
         if let State::Ready { ping_at, .. } = &mut self.state {
             *ping_at = Instant::ZERO;
         }
@@ -376,10 +490,12 @@ impl Link {
             if self.delay.cut {
                 queue.frames.clear();
             } else if direct && let State::Ready { stream, .. } = &mut self.state {
-                if self.waiting.is_empty() && stream.unsent() + queue.frames.len() <= LEAVING {
+                if self.waiting.is_empty() && stream.unsent() + queue.frames.len() <= self.pace.leaving() {
                     stream.out().append(&mut queue.frames);
                 } else {
-                    self.waiting.push(std::mem::take(&mut queue.frames));
+                    // The next ones will be as many.
+                    let next = Vec::with_capacity(queue.frames.len().min(LEAVING));
+                    self.waiting.push(std::mem::replace(&mut queue.frames, next));
                 }
             } else {
                 let jitter = self.random.below(self.delay.jitter.as_nanos().saturating_add(1));
@@ -483,7 +599,8 @@ impl Link {
     pub fn close(&mut self, registry: &Registry) {
         if let State::Ready { stream, .. } = &mut self.state {
             // Whoever cannot be reached any more need not hear it.
-            let _ = send(&mut self.waiting, stream);
+            let now = self.pace.since;
+            let _ = send(&mut self.waiting, &mut self.pace, stream, now);
         }
         if let State::Greeting { stream, .. } | State::Ready { stream, .. } = &mut self.state {
             stream.close();
@@ -510,7 +627,8 @@ impl Link {
         };
         match Stream::dial(address, tls) {
             Ok(mut stream) => {
-                stream.keep_unsent(LEAVING);
+                self.pace = Pace { told: LEAVING_MIN, ..Pace::default() };
+                stream.keep_unsent(LEAVING_MIN);
                 if let Err(error) = stream.register(registry, self.token) {
                     return self.broken(now, registry, &Broken::Io(error));
                 }
@@ -542,17 +660,19 @@ impl Link {
         if readable {
             self.read(now, births, scratch)?;
         }
-        if let State::Ready { stream, ping_at, .. } = &mut self.state {
+        if let State::Ready { stream, ping_at, told, .. } = &mut self.state {
             if *ping_at <= now {
                 *ping_at = now + PING;
-                let ping = Ping { number: now.as_nanos(), leads: self.leads.clone() };
+                let (number, leads, full) = (now.as_nanos(), self.leads.clone(), self.full);
+                let ping = Ping { number, leads, full, heard: *told };
                 frame::ping(stream.out(), &ping);
             }
             while let Some((_, frames)) = self.delayed.pop_front_if(|(due, _)| *due <= now) {
                 self.delayed_bytes -= frames.len();
                 self.waiting.push(frames);
             }
-            send(&mut self.waiting, stream)?;
+            let taken = send(&mut self.waiting, &mut self.pace, stream, now)?;
+            self.large.sent(taken, now);
         }
         Ok(())
     }
@@ -575,7 +695,9 @@ impl Link {
                             Frame::Welcome { version, .. } => return Err(Broken::Version(version)),
                             Frame::Refuse(why) => return Err(Broken::Refused(why)),
                             Frame::Disown(why) => return Err(Broken::Disowned(why)),
-                            Frame::Pong(sent, stamp) => pong = Some((Instant::from_nanos(sent), stamp)),
+                            Frame::Pong(sent, stamp, at) => {
+                                pong = Some((Instant::from_nanos(sent), stamp, at));
+                            }
                             _ => return Err(Broken::Unexpected),
                         }
                         Ok(())
@@ -590,11 +712,12 @@ impl Link {
         // The greeting may still wait for the handshake of TLS that the read has just ended.
         stream.flush()?;
         let address = welcome.as_ref().and_then(|_| stream.address());
-        if let Some((sent, stamp)) = pong {
+        if let Some((sent, stamp, at)) = pong {
             self.recent.push(Told { at: now, stamp, round_trip: now.since(sent) });
-            births.heard(self.node, Way::There, Some(sent), now);
-            if let State::Ready { heard, .. } = &mut self.state {
-                *heard = now;
+            births.heard(self.node, Way::There, sent, now);
+            self.large.answered(sent);
+            if let State::Ready { heard, told, .. } = &mut self.state {
+                (*heard, *told) = (now, at.as_nanos());
             }
         }
         if let Some(life) = welcome {
@@ -613,7 +736,19 @@ impl Link {
                 self.connects += 1;
                 self.pause = PAUSE_MIN;
                 self.last_error.clear();
-                self.state = State::Ready { stream, frames, ping_at: now, heard: now };
+                if self.large.made(now) {
+                    tracing::warn!(
+                        peer = %self.name,
+                        address = %self.address,
+                        "{LARGE_LOST} links in a row were silent for {SILENCE} once more than a packet was sent, and were made again at \
+                         once: it looks as if small packets pass and large ones vanish, as where the way takes smaller ones than its \
+                         ends believe (MTU) and does not say so. Try `ping -M do -s 1472` to that address; see docs/operations.md, \
+                         \"Links on which large packets vanish\""
+                    );
+                }
+                // The last one may have ended otherwise than by breaking.
+                self.large.since = None;
+                self.state = State::Ready { stream, frames, ping_at: now, heard: now, told: 0 };
                 if self.ready() {
                     self.down = None;
                 }
@@ -630,6 +765,7 @@ impl Link {
         self.failures += 1;
         let heard = if let State::Ready { heard, .. } = &self.state { *heard } else { now };
         self.down.get_or_insert(heard);
+        self.large.ended(matches!(error, Broken::Silent(_)), now);
         if let Broken::Disowned(why) = error {
             self.disowned = Some(why.clone());
         }
@@ -658,24 +794,66 @@ impl Link {
     }
 }
 
-/// Sends what waits, as far as the connection takes it.
-fn send(waiting: &mut Waiting, stream: &mut Stream) -> io::Result<()> {
+/// Sends what waits, as far as the connection takes it; how many bytes that was.
+fn send(waiting: &mut Waiting, pace: &mut Pace, stream: &mut Stream, now: Instant) -> io::Result<usize> {
+    let mut taken = 0;
     loop {
-        waiting.fill(stream);
+        waiting.fill(stream, pace.leaving());
         if !stream.flushed() {
-            stream.flush()?;
+            taken += stream.flush()?;
         }
-        if waiting.is_empty() || stream.unsent() > 0 {
-            return Ok(());
+        if waiting.is_empty() || !stream.flushed() {
+            break;
         }
     }
+    pace.took(taken, !stream.flushed(), now);
+    let leaving = pace.leaving();
+    if std::mem::replace(&mut pace.told, leaving) != leaving {
+        stream.keep_unsent(leaving);
+    }
+    Ok(taken)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::outgoing::Outgoing;
-    use std::net::TcpListener;
+    use std::io::{Read as _, Write as _};
+    use std::net::{TcpListener, TcpStream};
+    use std::path::Path;
+
+    #[test]
+    fn a_connection_is_given_at_a_time_what_leaves_soon() {
+        let (mut pace, mut now) = (Pace::default(), Instant::ZERO + Span::from_secs(9));
+        // So many bytes leave in a millisecond. The system takes what it is given as long as it has less than its bound: what it and
+        // the stream have after two seconds.
+        let mut held = |rate: usize| {
+            let (mut system, mut out) = (0, 0);
+            for _ in 0..2_000 {
+                now = now + Span::from_millis(1);
+                system -= system.min(rate);
+                let mut taken = 0;
+                loop {
+                    out = if out == 0 { pace.leaving() } else { out };
+                    if system >= pace.told.max(LEAVING_MIN) {
+                        break;
+                    }
+                    (taken, system, out) = (taken + out, system + out, 0);
+                }
+                pace.took(taken, true, now);
+                pace.told = pace.leaving();
+            }
+            system + out
+        };
+        // 1 Mbit/s, 160 Mbit/s, and 1 Mbit/s again.
+        assert!(held(125) <= 3 * LEAVING_MIN);
+        assert!(held(20_000) >= 2 * LEAVING);
+        assert!(held(125) <= 3 * LEAVING_MIN);
+        // What takes all is asked for nothing, and says nothing.
+        let mut pace = Pace::default();
+        (0..9).for_each(|_| pace.took(LEAVING, false, Instant::ZERO));
+        assert_eq!(pace.leaving(), LEAVING_MIN);
+    }
 
     #[test]
     fn an_answer_that_comes_late_moves_neither_round_trip_nor_clock() {
@@ -729,25 +907,115 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_that_has_come_up_is_dialled_at_once() {
-        let data = tempfile::tempdir().unwrap();
-        let mut births = Births::open(data.path(), NodeId(0), 1, 1, &mut Random::seeded(1)).unwrap();
+    fn what_looks_as_if_large_packets_vanish_is_told_once_until_one_gets_through() {
+        let at = |millis| Instant::ZERO + Span::from_millis(millis);
+        // A link to which this was given at once, and that ends so; after how long the next one is made.
+        let link = |large: &mut Large, begun: u64, bytes: usize, silent: bool, pause: u64| {
+            large.sent(bytes, at(begun));
+            large.answered(at(begun));
+            large.ended(silent, at(begun + 8_000));
+            large.made(at(begun + 8_000 + pause))
+        };
+        for (bytes, silent, pause, told) in [
+            (PACKETS, true, 100, true),
+            (PACKETS - 1, true, 100, false),
+            (PACKETS, false, 100, false),
+            (PACKETS, true, 3_000, false),
+        ] {
+            let mut large = Large::default();
+            let tells: Vec<bool> =
+                (0..4).map(|n| link(&mut large, n * 20_000, bytes, silent, pause)).collect();
+            assert_eq!(tells, [false, told, false, false], "{bytes} {silent} {pause}");
+        }
+        let mut large = Large::default();
+        assert!(!link(&mut large, 0, PACKETS, true, 100));
+        large.sent(PACKETS, at(10_000));
+        large.answered(at(10_001));
+        assert!(!link(&mut large, 20_000, PACKETS, true, 100), "one has got through meanwhile");
+        assert!(link(&mut large, 40_000, PACKETS, true, 100));
+        // One that could not be made at once tells of a peer that was away.
+        large.ended(true, at(60_000));
+        assert!(!large.made(at(60_100)));
+        assert!(!link(&mut large, 80_000, PACKETS, true, 100));
+    }
+
+    /// The link of a node to another one, and whom that node knows.
+    fn link_to(peer: NodeId, address: SocketAddr, data: &Path) -> (Link, Births) {
+        let births = Births::open(data, NodeId(0), 1, 1, &mut Random::seeded(1)).unwrap();
         let hello = Hello {
             magic: frame::MAGIC,
             version: VERSION,
             cluster_id: 1,
             cluster: "test".to_owned(),
             from: NodeId(0),
-            to: NodeId(1),
+            to: peer,
             life: births.own().clone(),
             keyspaces: Arc::default(),
         };
+        let (name, target) = ("node-1".to_owned(), Target::Address(address));
+        (Link::new(peer, name, target, Token(0), hello, None, Random::seeded(2)), births)
+    }
+
+    #[test]
+    fn a_ping_says_which_pong_has_come_before_it() {
+        let data = tempfile::tempdir().unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let (mut link, mut births) = link_to(NodeId(1), listener.local_addr().unwrap(), data.path());
+        let (poll, mut scratch) = (mio::Poll::new().unwrap(), vec![0; 1 << 10]);
+        let mut now = Instant::from_nanos(1);
+        link.tick(now, &mut births, poll.registry(), &mut scratch);
+        let (mut peer, _) = listener.accept().unwrap();
+        let long = std::time::Duration::from_secs(10);
+        peer.set_read_timeout(Some(long)).unwrap();
+        let begun = std::time::Instant::now();
+        let mut frames = FrameBuffer::default();
+        let mut ping = |peer: &mut TcpStream| {
+            let (mut found, mut bytes) = (None, [0; 1 << 10]);
+            while found.is_none() {
+                let read = peer.read(&mut bytes).unwrap();
+                assert!(read > 0, "the link has broken");
+                let ping = |frame: Frame<'_>| {
+                    if let Frame::Ping(ping) = frame {
+                        found = Some(ping);
+                    }
+                    Ok::<(), FrameError>(())
+                };
+                frames.feed(&bytes[..read], frame::HELLO_MAX, ping).unwrap();
+            }
+            found.unwrap()
+        };
+        let ready = Ready { token: Token(0), readable: true, closed: false, writable: true };
+        let mut out = Vec::new();
+        let life = frame::Life { birth: 7, start: frame::Start { number: 1, salt: 2 }, past: Vec::new() };
+        frame::welcome(&mut out, &life);
+        peer.write_all(&out).unwrap();
+        while !link.ready() {
+            assert!(begun.elapsed() < long, "the link has broken");
+            link.wake(ready, now, &mut births, poll.registry(), &mut scratch);
+        }
+        let first = ping(&mut peer);
+        assert_eq!(first.heard, 0);
+        out.clear();
+        frame::pong(&mut out, first.number, Stamp::ZERO, Instant::from_nanos(77));
+        peer.write_all(&out).unwrap();
+        while link.told().is_none() {
+            assert!(begun.elapsed() < long, "the link has broken");
+            link.wake(ready, now, &mut births, poll.registry(), &mut scratch);
+        }
+        now = now + PING;
+        link.tick(now, &mut births, poll.registry(), &mut scratch);
+        let second = ping(&mut peer);
+        assert_eq!((second.number, second.heard), (now.as_nanos(), 77));
+    }
+
+    #[test]
+    fn a_peer_that_has_come_up_is_dialled_at_once() {
+        let data = tempfile::tempdir().unwrap();
         let peer = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = peer.local_addr().unwrap();
         let (poll, peer_id) = (mio::Poll::new().unwrap(), NodeId(1));
         let (registry, mut scratch) = (poll.registry(), vec![0; 1 << 10]);
-        let (name, target) = ("node-1".to_owned(), Target::Address(address));
-        let mut link = Link::new(peer_id, name, target, Token(0), hello, None, Random::seeded(2));
+        let (mut link, mut births) = link_to(peer_id, address, data.path());
         let mut outgoing = Outgoing::default();
         outgoing.add(peer_id, 1 << 10, 1 << 10, Random::seeded(3));
         let queue = outgoing.peer(peer_id).unwrap();

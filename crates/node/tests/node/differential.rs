@@ -7,7 +7,7 @@
 
 use super::grammar::{self, Server, encode, fill, lay};
 use isochrone_core::notify::Flags;
-use isochrone_core::{Guarantee, Instant, KeyspaceId, Random, Stamp, StateMachine};
+use isochrone_core::{Instant, KeyspaceId, Random, Stamp, StateMachine};
 use isochrone_node::gateway::{
     Ask, Context, Counters, KeyspaceView, Login, NodeView, Outcome, Request, Session,
 };
@@ -38,22 +38,9 @@ const LISTENER: u64 = 99;
 
 impl Here {
     fn new() -> Here {
-        let keyspace = KeyspaceView {
-            id: KeyspaceId(1),
-            name: "main".to_owned(),
-            index: 0,
-            protocol: "none",
-            transactional: false,
-            guarantee: Guarantee::Linearizable,
-            replicas: 1,
-            durability: isochrone_node::gateway::Durability::Most,
-            copies: 0,
-            keys: None,
-            expired: 0,
-            leader: None,
-            leaders: Vec::new(),
-            leads: true,
-        };
+        let keyspace = KeyspaceView { leads: true, ..KeyspaceView::new(KeyspaceId(1), "main", 0, "none", 1) };
+        let mut hub = Hub::default();
+        hub.set_numbers([(keyspace.id, keyspace.index)]);
         Here {
             connection: None,
             store: Store::default(),
@@ -62,7 +49,7 @@ impl Here {
             keyspaces: vec![keyspace],
             random: Random::seeded(1),
             counters: Counters::default(),
-            hub: Hub::default(),
+            hub,
             now: Instant::ZERO,
             told: Vec::new(),
         }

@@ -471,16 +471,16 @@ fn a_mistake_in_a_keyspace_that_was_added_cuts_off_that_one_alone() {
     let mut bytes = Vec::new();
     frame::hello(&mut bytes, &hello);
     frame::message(&mut bytes, process(1, 2), process(0, 2), |out| out.push(99));
-    frame::ping(&mut bytes, &frame::Ping { number: 5, leads: Vec::new() });
+    frame::ping(&mut bytes, &frame::Ping { number: 5, leads: Vec::new(), full: None, heard: 0 });
     frame::message(&mut bytes, process(1, 1), process(0, 1), |out| out.push(99));
-    frame::ping(&mut bytes, &frame::Ping { number: 6, leads: Vec::new() });
+    frame::ping(&mut bytes, &frame::Ping { number: 6, leads: Vec::new(), full: None, heard: 0 });
     let answer = say(cluster.peers[&NodeId(0)], &bytes);
     let mut rest = &*answer;
     let mut told = Vec::new();
     while let Some((frame, size)) = frame::parse(rest, 1 << 20).unwrap() {
         told.push(match frame {
             Frame::Welcome { .. } => 0,
-            Frame::Pong(number, _) => number,
+            Frame::Pong(number, ..) => number,
             other => panic!("{other:?}"),
         });
         rest = &rest[size..];

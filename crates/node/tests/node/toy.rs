@@ -12,6 +12,7 @@ use isochrone_node::protocols::{Administration, Registration};
 use serde::{Deserialize, Serialize};
 use std::any::Any;
 use std::collections::BTreeMap;
+use std::thread::{self, ThreadId};
 
 pub struct Toy;
 
@@ -93,6 +94,8 @@ pub struct Counter {
     count: u64,
     restored: bool,
     waiting: BTreeMap<u64, (ProcessId, u64, u16)>,
+    /// The thread that has opened it, and so has read what it holds.
+    opened_by: ThreadId,
 }
 
 impl Process for Counter {
@@ -106,7 +109,8 @@ impl Process for Counter {
 
     fn open(identity: Identity, setup: &Placement) -> Counter {
         let me = identity.process;
-        Counter { me, nodes: setup.nodes, count: 0, restored: false, waiting: BTreeMap::new() }
+        let opened_by = thread::current().id();
+        Counter { me, nodes: setup.nodes, count: 0, restored: false, waiting: BTreeMap::new(), opened_by }
     }
 
     fn restore(&mut self, chunk: Blob) -> Result<(), Malformed> {
@@ -130,6 +134,8 @@ impl Process for Counter {
     }
 
     fn receive(&mut self, from: ProcessId, message: Message, effects: &mut Effects<Counter>) {
+        // Its memory would be another thread's, and of no use to this one once it is freed.
+        assert_eq!(thread::current().id(), self.opened_by, "brought back by a thread that does not run it");
         match message {
             Message::Count { ticket } => {
                 self.count += 1;

@@ -136,7 +136,7 @@ impl FastPath {
     pub fn for_rtt(rtt_max: Span) -> FastPath {
         FastPath {
             slot_bytes: 2_048,
-            always_synced: false,
+            always_synced: isochrone_plan::curp::ALWAYS_SYNCED,
             keys_max: 8,
             record_floor: Span::from_millis(10),
             misses: 3,

@@ -6,26 +6,10 @@ use crate::knobs::{self, KEEP_BYTES, LEAST, MOST};
 use crate::service::Reply;
 use isochrone_core::deployment::ParameterReader;
 use isochrone_core::{FastQuorums, Span};
+use isochrone_plan::domino::Tuned;
 
-/// Who learns of fast decisions for itself.
-#[derive(Copy, Clone, Eq, PartialEq, Hash, Debug)]
-pub enum Learners {
-    /// The coordinator, which tells the others: fewer messages, later execution.
-    Sole,
-    /// Every replica: votes go to all.
-    All,
-}
-
-/// Which way a client's commands take.
-#[derive(Copy, Clone, Eq, PartialEq, Hash, Debug)]
-pub enum Way {
-    /// Whichever is predicted to be faster.
-    Auto,
-    /// Fast Paxos while a supermajority answers.
-    Fast,
-    /// Mencius.
-    Led,
-}
+pub use isochrone_plan::Learners;
+pub use isochrone_plan::domino::{Extra, Way};
 
 /// How a client predicts when a request arrives.
 #[derive(Copy, Clone, Eq, PartialEq, Hash, Debug)]
@@ -36,15 +20,6 @@ pub enum Estimate {
     /// Half of a round trip, for comparison: right only where both directions take equally long and both
     /// clocks show the same.
     HalfRoundTrip,
-}
-
-/// What is added to the stamp of a fast request, so that fewer arrive late.
-#[derive(Copy, Clone, Eq, PartialEq, Hash, Debug)]
-pub enum Extra {
-    /// Always this much.
-    Fixed(Span),
-    /// As much as the rate of fast commits asks for.
-    Auto,
 }
 
 /// The parameters of Domino.
@@ -115,7 +90,7 @@ pub struct Parameters {
 
 impl Tuning for Parameters {
     fn for_rtt(rtt_max: Span) -> Parameters {
-        let heartbeat = Span::from_millis(10);
+        let Tuned { way, extra, heartbeat, learners } = Tuned::usual(Reply::Execute);
         let suspect = (rtt_max * 3 + heartbeat * 5).max(Span::from_millis(500));
         Parameters {
             reply: Reply::Execute,
@@ -126,10 +101,9 @@ impl Tuning for Parameters {
             estimate: Estimate::OneWay,
             samples: 10,
             probe_timeout: suspect,
-            // Above the largest misprediction that the source measured, 6.24 ms.
-            extra: Extra::Fixed(Span::from_millis(8)),
-            learners: Learners::All,
-            way: Way::Auto,
+            extra,
+            learners,
+            way,
             quorums: None,
             hysteresis: Span::ZERO,
             reserve: Span::from_secs(1),
@@ -154,11 +128,8 @@ impl Tuning for Parameters {
 
     fn read_from(&mut self, reader: &mut ParameterReader<'_>, reply: Reply) {
         self.reply = reply;
-        if reply == Reply::Commit {
-            // Commits come as soon without it, and nobody waits for the execution.
-            (self.extra, self.learners) = (Extra::Fixed(Span::ZERO), Learners::Sole);
-        }
-        self.heartbeat = reader.span("heartbeat", self.heartbeat, LEAST, Span::from_secs(1));
+        let Tuned { way, extra, heartbeat, learners } = Tuned::read(reader, reply);
+        (self.way, self.extra, self.heartbeat, self.learners) = (way, extra, heartbeat, learners);
         self.probe = reader.span("probe", self.probe, LEAST, Span::from_secs(1));
         self.window = reader.span("window", self.window, LEAST, MOST);
         self.percentile = reader.integer("percentile", u64::from(self.percentile), 1, 100) as u32;
@@ -171,20 +142,6 @@ impl Tuning for Parameters {
         }
         knobs::silence(reader, "suspect_after", &mut self.suspect, self.heartbeat);
         self.probe_timeout = reader.span("probe_timeout", self.probe_timeout, LEAST, MOST);
-        let extra = reader.text("extra_delay", "");
-        if extra == "auto" {
-            self.extra = Extra::Auto;
-        } else if !extra.is_empty() {
-            let fixed = match self.extra {
-                Extra::Fixed(fixed) => fixed,
-                Extra::Auto => Span::ZERO,
-            };
-            self.extra = Extra::Fixed(reader.span("extra_delay", fixed, Span::ZERO, Span::from_secs(10)));
-        }
-        let learners = [("sole", Learners::Sole), ("all", Learners::All)];
-        self.learners = reader.choice("learners", self.learners, &learners);
-        let ways = [("auto", Way::Auto), ("fast", Way::Fast), ("led", Way::Led)];
-        self.way = reader.choice("way", self.way, &ways);
         self.hysteresis = reader.span("hysteresis", self.hysteresis, Span::ZERO, MOST);
         self.reserve = reader.span("reserve", self.reserve, LEAST, MOST);
         self.future_max = reader.span("future_max", self.future_max, LEAST, MOST);

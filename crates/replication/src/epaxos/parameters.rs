@@ -6,6 +6,7 @@ use crate::knobs::{self, KEEP_BYTES, LEAST, MOST};
 use crate::service::Reply;
 use isochrone_core::Span;
 use isochrone_core::deployment::ParameterReader;
+use isochrone_plan::epaxos::Tuned;
 
 /// The parameters of EPaxos.
 #[derive(Copy, Clone, Eq, PartialEq, Hash, Debug)]
@@ -71,7 +72,7 @@ impl Tuning for Parameters {
             resend: rtt_max + rtt_max / 2 + Span::from_millis(200),
             stagger: rtt_max + Span::from_millis(20),
             thrifty: false,
-            delegate: true,
+            delegate: Tuned::default().delegate,
             // What is on the way at once over a LAN; over longer ways a sync counts for little.
             ahead: 32,
             batch_commands: 1_024,
@@ -95,7 +96,7 @@ impl Tuning for Parameters {
         self.resend = reader.span("resend", self.resend, LEAST, MOST);
         self.stagger = reader.span("stagger", self.stagger, LEAST, MOST);
         self.thrifty = reader.boolean("thrifty", self.thrifty);
-        self.delegate = reader.boolean("delegate", self.delegate);
+        self.delegate = Tuned::read(reader).delegate;
         self.ahead = reader.integer("ahead", self.ahead, 1, 4_096);
         knobs::batch(reader, &mut self.batch_commands, &mut self.batch_bytes);
         self.window = reader.integer("window", self.window, 1, 4_096);

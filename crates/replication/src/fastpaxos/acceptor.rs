@@ -110,6 +110,8 @@ impl<V: Ordered> Order<V> {
         if reign != self.opened || !self.is_open() || self.is_beyond(upto) {
             return;
         }
+        // Where none is cast any more is told from there on, or those votes were waited for until they are late.
+        let first = first.min(self.next);
         if upto > self.next {
             self.next = upto;
             effects.record(Record::Skipped { next: upto });
@@ -315,5 +317,39 @@ impl<V: Ordered> Order<V> {
             Some(coordinator) => effects.send_ahead(coordinator, Message::Submit { values }),
             None => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Tuning as _;
+    use crate::fastpaxos::Parameters;
+    use crate::order::{Member, Setup};
+    use isochrone_core::{
+        Effect, Identity, Instant, KeyspaceId, NodeId, Outbox, PartitionId, Process, Random, ReplicaId, Span,
+        Stamp,
+    };
+
+    #[test]
+    fn who_is_asked_for_what_lies_ahead_tells_of_all_before_it_where_it_casts_no_vote_any_more() {
+        let (keyspace, partition, role) = (KeyspaceId(1), PartitionId(0), isochrone_core::Role(0));
+        let process = |node| ProcessId { node: NodeId(node), keyspace, partition, role, instance: 0 };
+        let member = |node: u16| Member { replica: ReplicaId(node as u8), process: process(node) };
+        let parameters = Parameters::for_rtt(Span::from_millis(1));
+        let setup = Setup { members: Arc::from([0, 1, 2].map(member)), preferred: None, parameters };
+        let mut order = Order::<u8>::open(Identity { process: process(1), incarnation: 1 }, &setup);
+        let mut outbox = Outbox::new(process(1), Random::seeded(1));
+        let mut told = |from, upto| {
+            let ask = Message::Ask { reign: order.reign(), from: Slot(from), upto: Slot(upto) };
+            order.receive(process(0), ask, outbox.input(Instant::from_nanos(1), Stamp::ZERO));
+            outbox.drain().find_map(|effect| match effect {
+                Effect::Send { message: Message::Report { from, upto, .. }, .. } => Some((from.0, upto.0)),
+                _ => None,
+            })
+        };
+        assert_eq!(told(7, 8), Some((0, 8)));
+        assert_eq!(told(3, 5), Some((3, 5)), "it has told of the others");
+        assert_eq!(told(8, 9), Some((8, 9)));
     }
 }

@@ -417,6 +417,7 @@ impl<V: Ordered> Order<V> {
     ) {
         let Some(voter) = self.seat(from) else { return };
         self.contacted(voter, effects.now());
+        self.watch.answered(ballot, effects.now());
         let beyond = self.is_beyond(next);
         // Votes are cast within a window behind what the voter knows to be decided.
         let lags = !opened || self.decided.since(decided) > self.parameters.window;
@@ -513,17 +514,24 @@ impl<V: Ordered> Order<V> {
     /// The timer of heartbeats.
     pub(super) fn beat(&mut self, effects: &mut Effects<Self>) {
         let (now, decided, majority) = (effects.now(), self.decided, self.majority());
+        if self.watch.forget(now) {
+            self.draw_patience(effects);
+        }
         let Role::Coordinator(reign) = &mut self.role else { return };
+        reign.contact.look(self.parameters.heartbeat, now);
         reign.suspects = reign.contact.suspects(now);
         let ballot = reign.ballot;
         if reign.waiting.is_empty() && reign.top <= decided {
             // What others told of has its place, or was told of again under another digest.
             reign.found.clear();
         }
-        if self.members.len() - reign.suspects.len() < majority {
+        // As long as the others bear; votes are waited for no longer than ever.
+        let silent = reign.contact.silent_for(self.watch.silence(), now);
+        if self.members.len() - silent.len() < majority {
             // Deaf or cut off: others will coordinate.
             effects.mark(Note::Counted("coordinators_cut_off"));
-            return self.step_down(effects);
+            self.step_down(effects);
+            return self.watch.cut_off(ballot);
         }
         for peer in self.peers() {
             effects
@@ -599,5 +607,48 @@ impl<V: Ordered> Order<V> {
                 effects.urgently(|effects| effects.send_ahead(process, ask));
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Tuning as _;
+    use crate::fastpaxos::Parameters;
+    use crate::order::{Member, Setup};
+    use isochrone_core::{
+        Effect, Identity, KeyspaceId, NodeId, Outbox, PartitionId, Process, Random, Span, Stamp,
+    };
+
+    #[test]
+    fn a_coordinator_that_stood_still_asks_before_it_takes_itself_for_cut_off() {
+        let (keyspace, partition, role) = (KeyspaceId(1), PartitionId(0), isochrone_core::Role(0));
+        let process = |node| ProcessId { node: NodeId(node), keyspace, partition, role, instance: 0 };
+        let member = |node: u16| Member { replica: ReplicaId(node as u8), process: process(node) };
+        let parameters = Parameters::for_rtt(Span::from_millis(1));
+        let setup = Setup { members: Arc::from([0, 1, 2].map(member)), preferred: None, parameters };
+        let mut order = Order::<u8>::open(Identity { process: process(0), incarnation: 1 }, &setup);
+        let mut outbox = Outbox::new(process(0), Random::seeded(1));
+        let mut now = Instant::from_nanos(1);
+        order.start(outbox.input(now, Stamp::ZERO));
+        drop(outbox.drain());
+        now = now + parameters.suspect * 5;
+        let asked = now;
+        // Nobody answers.
+        let mut beats = 0;
+        while matches!(order.role, Role::Coordinator(_)) && beats < 200 {
+            order.expire(Timer::Heartbeat, outbox.input(now, Stamp::ZERO));
+            beats += outbox
+                .drain()
+                .filter(|effect| matches!(effect, Effect::Send { message: Message::Heartbeat { .. }, .. }))
+                .count();
+            now = now + parameters.heartbeat;
+        }
+        let waited = now.since(asked);
+        assert!(beats > 0, "it has asked nobody");
+        assert!(
+            waited >= parameters.suspect && waited <= parameters.suspect + parameters.heartbeat,
+            "{waited}"
+        );
     }
 }

@@ -12,6 +12,7 @@ use crate::order::{Member, Order as _, Ordered};
 use crate::request::{Change, Refusal};
 use isochrone_core::{
     Admit, Ballot, CommandId, Count, Effects, Instant, ProcessId, ReplicaId, Slot, Span, Tally, Ticket,
+    Urgency, wire,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -188,9 +189,10 @@ impl<V: Ordered> Order<V> {
     }
 
     pub(super) fn on_promising(&mut self, from: ProcessId, reign: Ballot, now: Instant) {
-        if self.seat(from).is_some()
-            && let Role::Candidate(campaign) = &mut self.role
+        let voter = self.seat(from);
+        if let Role::Candidate(campaign) = &mut self.role
             && campaign.reign == reign
+            && voter.is_some_and(|voter| !campaign.has_promised(voter))
         {
             campaign.gathering.goes_on(now);
         }
@@ -296,6 +298,9 @@ impl<V: Ordered> Order<V> {
         let votes = self.cells.range(first);
         let votes = votes.filter_map(|(slot, cell)| Some((slot, cell.vote.clone()?))).collect();
         let report = Box::new(Promised { next: self.next, votes });
+        // Where candidates come and go, they are told the same values: large ones need not wait behind themselves.
+        let large = || wire::encoded_size(&report.votes) > Urgency::SMALL;
+        let again = again || self.watch.is_unsteady() && large();
         let promised = Message::Promised { reign, report };
         effects.repeating_if(again, |effects| effects.send(from, promised));
     }
@@ -353,8 +358,9 @@ impl<V: Ordered> Order<V> {
         self.role = Role::Coordinator(Box::new(reign));
         self.watch.leader = Some(ballot);
         self.watch.failures = 0;
+        let again = self.watch.is_unsteady() && wire::encoded_size(&entries) > Urgency::SMALL;
         for peer in self.peers() {
-            self.send_open(peer, effects);
+            effects.repeating_if(again, |effects| self.send_open(peer, effects));
         }
         let slots: Vec<Slot> = entries.iter().map(|(slot, _)| *slot).collect();
         self.enter(ballot, floor, closed, &entries, effects);

@@ -7,19 +7,12 @@ use crate::service::Reply;
 use isochrone_core::Span;
 use isochrone_core::deployment::ParameterReader;
 
-/// Who counts fast votes, beside the clients.
-#[derive(Copy, Clone, Eq, PartialEq, Hash, Debug)]
-pub enum Learners {
-    /// The coordinator only, which then tells the others: the fewest messages.
-    Sole,
-    /// Every replica for itself: executed sooner, at the price of votes from all to all.
-    All,
-}
+pub use isochrone_plan::Learners;
 
 /// The parameters of Fast Paxos.
 #[derive(Copy, Clone, Eq, PartialEq, Hash, Debug)]
 pub struct Parameters {
-    /// Who counts fast votes.
+    /// Who counts fast votes, beside the clients.
     pub learners: Learners,
     /// Whether clients are sent the votes for their commands, and so learn by themselves that these have
     /// their place. Only where the keyspace replies at commit.
@@ -59,7 +52,7 @@ impl Tuning for Parameters {
     fn for_rtt(rtt_max: Span) -> Parameters {
         let heartbeat = Span::from_millis(50);
         Parameters {
-            learners: Learners::All,
+            learners: Learners::usual(Reply::Execute),
             cast: false,
             heartbeat,
             suspect: (rtt_max * 2 + heartbeat * 5).max(Span::from_millis(500)),
@@ -80,10 +73,7 @@ impl Tuning for Parameters {
 
     fn read_from(&mut self, reader: &mut ParameterReader<'_>, reply: Reply) {
         self.cast = reply == Reply::Commit;
-        // A client that learns by itself does not wait for a replica to learn.
-        let usual = if self.cast { Learners::Sole } else { self.learners };
-        let learners = [("sole", Learners::Sole), ("all", Learners::All)];
-        self.learners = reader.choice("learners", usual, &learners);
+        self.learners = Learners::read(reader, reply);
         self.heartbeat = reader.span("heartbeat", self.heartbeat, LEAST, MOST);
         knobs::silence(reader, "suspect_after", &mut self.suspect, self.heartbeat);
         self.campaign = reader.span("campaign", self.campaign, LEAST, MOST);

@@ -1,7 +1,7 @@
 //! Who was heard of lately.
 
 use crate::election::Losses;
-use isochrone_core::{Instant, Span};
+use isochrone_core::{Instant, Looks, Span};
 
 /// When each member was last heard, by rank, and how much silence is borne of it. One that is busy with a large value for longer than
 /// that finds the turn revoked that the value was in, suggests it again, and would be revoked again for ever: more is borne then.
@@ -10,17 +10,19 @@ pub(super) struct Contact {
     /// The silence that is borne as a rule.
     patience: Span,
     members: Vec<(Instant, Losses)>,
+    looks: Looks,
 }
 
 impl Contact {
     /// Of `count` members of whom nobody was silent before `now`.
     pub(super) fn new(count: usize, patience: Span, now: Instant) -> Contact {
-        Contact { patience, members: vec![(now, Losses::default()); count] }
+        Contact { patience, members: vec![(now, Losses::default()); count], looks: Looks::default() }
     }
 
     /// A sign of life.
     pub(super) fn heard(&mut self, rank: usize, now: Instant) {
-        let silent = self.is_silent(rank, now);
+        // What is read before the look of one who stood still was not late.
+        let silent = self.is_silent(rank, self.looks.until(now));
         let (last, losses) = &mut self.members[rank];
         if silent {
             losses.lost(self.patience, now);
@@ -28,9 +30,11 @@ impl Contact {
         *last = now;
     }
 
-    /// What was borne of each long ago counts no more.
-    pub(super) fn forget(&mut self, now: Instant) {
-        for (_, losses) in &mut self.members {
+    /// The beat's look at who is silent, which is done again after `every`. What was borne of each long ago counts no more.
+    pub(super) fn look(&mut self, every: Span, now: Instant) {
+        let still = self.looks.look(every, self.patience, now);
+        for (last, losses) in &mut self.members {
+            *last = (*last + still).min(now);
             losses.forget(self.patience, now);
         }
     }
@@ -60,7 +64,7 @@ mod tests {
         }
         contact.heard(0, now);
         assert!(contact.is_silent(0, now + patience), "that was another");
-        contact.forget(now + patience * 64);
+        contact.look(patience, now + patience * 64);
         assert!(contact.is_silent(1, now + patience));
     }
 }

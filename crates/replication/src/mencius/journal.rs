@@ -127,3 +127,8 @@ impl<V: Ordered> Order<V> {
         self.recorded = self.recorded.max(slot);
     }
 }
+
+#[test]
+fn what_is_kept_has_the_shape_of_its_format() {
+    isochrone_core::shape::hold::<Image<u8>>("mencius");
+}

@@ -417,7 +417,7 @@ impl<V: Ordered> crate::order::Order for Order<V> {
 impl<V: Ordered> Order<V> {
     /// Looks who is silent: the lowest seat that is not does the housekeeping.
     pub(super) fn look_who_is_lowest(&mut self, now: Instant) {
-        self.contact.forget(now);
+        self.contact.look(self.parameters.heartbeat, now);
         self.lowest = (0..self.me).all(|rank| self.is_silent(rank, now));
     }
 

@@ -319,6 +319,16 @@ fn who_was_suspected_falsely_suggests_again() {
 }
 
 #[test]
+fn who_stood_still_revokes_nobody_before_it_has_listened() {
+    let mut world = World::new(3, 1, |_| {});
+    world.run(ms(100));
+    world.now = world.now + Span::from_secs(1);
+    world.act(2, |order, effects| order.expire(Timer::Beat, effects));
+    let promised = |record: &Record<Put>| matches!(record, Record::Promised { .. });
+    assert!(!world.journals[2].iter().any(promised), "it hears nobody yet");
+}
+
+#[test]
 fn a_commuting_command_is_answered_before_its_turn() {
     let mut world = World::new(3, 1, |parameters| parameters.early = true);
     world.delays =

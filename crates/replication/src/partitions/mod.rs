@@ -129,8 +129,16 @@ struct Asked<X> {
     waits: Waits,
 }
 
-/// Which partition serves a command, and in which versions its places are known.
-type Route = (PartitionId, Versions);
+/// Where a command goes, and what it says there.
+#[derive(Copy, Clone, Eq, PartialEq, Hash)]
+struct Route {
+    /// The partition that serves its places.
+    at: PartitionId,
+    /// In which versions those are known.
+    versions: Versions,
+    /// Whether they are more than one.
+    several: bool,
+}
 
 /// Since when the end of a move is waited for, and how often it was looked for; nothing where none is.
 type Waits = Option<(Instant, u32)>;
@@ -203,24 +211,23 @@ where
 {
     /// Where a command goes, and what it says there.
     fn route(&self, command: &S::Command) -> Result<Route, Refusal> {
-        let mut found: Result<Option<Route>, Refusal> = Ok(None);
+        let to = |at| Route { at, versions: Versions::FIRST, several: false };
+        let mut found: Result<Option<(u64, Route)>, Refusal> = Ok(None);
         command.visit(&mut |touch| {
             found = match (touch, found) {
                 (_, Err(refusal)) => Err(refusal),
                 (Touch::All(_), _) => Err(Refusal::Whole),
                 (Touch::Key(key, _), Ok(before)) => {
-                    let (partition, version) = self.routes.known(self.routes.place(key));
-                    match before {
-                        None => Ok(Some((partition, Versions::FIRST.and(version)))),
-                        Some((same, versions)) if same == partition => {
-                            Ok(Some((partition, versions.and(version))))
-                        }
-                        Some(_) => Err(Refusal::Apart),
-                    }
+                    let place = self.routes.place(key);
+                    let (at, version) = self.routes.known(place);
+                    let (first, mut route) = before.unwrap_or_else(|| (place, to(at)));
+                    route.versions = route.versions.and(version);
+                    route.several |= place != first;
+                    if route.at == at { Ok(Some((first, route))) } else { Err(Refusal::Apart) }
                 }
             };
         });
-        found.map(|found| found.unwrap_or((PartitionId(0), Versions::FIRST)))
+        found.map(|found| found.map_or_else(|| to(PartitionId(0)), |(_, route)| route))
     }
 
     /// The places that a command touches, each once.
@@ -272,8 +279,8 @@ where
     /// A command was not executed for what it was told, and is asked anew where nothing behind it can have been executed.
     fn redirect(&mut self, number: u64, told: &Told, effects: &mut Effects<Self>) {
         let now = effects.now();
-        let Some(Asked { command, sent: Some((at, _)), .. }) = self.asked.get(number) else { return };
-        let (at, places) = (*at, self.places(command));
+        let Some(Asked { command, sent: Some(route), .. }) = self.asked.get(number) else { return };
+        let (Route { at, several, .. }, places) = (*route, self.places(command));
         let (there, all) = match told {
             Told::Elsewhere { stretch, to, version, there } => {
                 if *there {
@@ -285,7 +292,7 @@ where
                 for (stretch, version) in served {
                     self.learn(*stretch, at, *version, now);
                 }
-                (true, places.len() == 1)
+                (true, !several)
             }
             _ => return,
         };
@@ -310,7 +317,7 @@ where
     fn hold(&mut self, number: u64, there: bool, now: Instant) {
         self.unblock(number);
         let Some(asked) = self.asked.get_mut(number) else { return };
-        let Some((from, _)) = asked.sent.take() else { return };
+        let Some(Route { at: from, .. }) = asked.sent.take() else { return };
         self.several.remove(&number);
         let waits = asked.waits;
         let (waits, due) = if there { (None, now) } else { self.wait(waits, from, now) };
@@ -415,38 +422,30 @@ where
     }
 
     fn send(&mut self, number: u64, route: Route, effects: &mut Effects<Self>) {
-        let (partition, versions) = route;
+        let Route { at, versions, .. } = route;
         let Some(asked) = self.asked.get_mut(number) else { return };
         asked.sent = Some(route);
         let command = asked.command.clone();
-        self.follow(number, partition, &command);
+        self.follow(number, route, &command);
         // Nothing moves where writes are answered before they are executed, and no refusal would be heard.
         let command = match self.service.reply {
             Reply::Execute => S::knowing(command, versions),
             Reply::Commit => command,
         };
         let request = Request::Command(command);
-        self.with(partition, effects, |client, effects| client.request(Ticket(number), request, effects));
+        self.with(at, effects, |client, effects| client.request(Ticket(number), request, effects));
     }
 
-    /// A command goes to a partition, behind those of several places that are on their way there.
-    fn follow(&mut self, number: u64, at: PartitionId, command: &S::Command) {
-        let mut first = None;
-        let mut many = false;
-        command.visit(&mut |touch| {
-            if let Touch::Key(key, _) = touch {
-                let place = self.routes.place(key);
-                many |= *first.get_or_insert(place) != place;
-            }
-        });
-        if self.several.is_empty() && !many {
+    /// A command takes this way, behind those of several places that go there.
+    fn follow(&mut self, number: u64, Route { at, several, .. }: Route, command: &S::Command) {
+        if self.several.is_empty() && !several {
             return;
         }
         let places = self.places(command);
-        for several in self.several.range_mut(..number).map(|(_, several)| several) {
-            several.followed |= several.at == at && !several.places.is_disjoint(&places);
+        for before in self.several.range_mut(..number).map(|(_, before)| before) {
+            before.followed |= before.at == at && !before.places.is_disjoint(&places);
         }
-        if many {
+        if several {
             self.several.insert(number, Several { at, places, followed: false });
         }
     }
@@ -679,7 +678,7 @@ where
         let Some(number) = self.tickets.remove(ticket.0) else { return };
         self.unblock(number);
         self.several.remove(&number);
-        if let Some(Asked { sent: Some((at, _)), .. }) = self.asked.remove(number) {
+        if let Some(Asked { sent: Some(Route { at, .. }), .. }) = self.asked.remove(number) {
             self.with(at, effects, |client, effects| client.cancel(Ticket(number), effects));
         }
     }

@@ -3,6 +3,7 @@ use isochrone_core::command::Access;
 use isochrone_core::migration::{Cursor, Move, Piece, Step};
 use isochrone_core::{Effect, Export, Footprint, KeyspaceId, NodeId, Outbox, Random, Role, Stamp};
 use serde::{Deserialize, Serialize};
+use std::cell::Cell;
 
 #[test]
 fn each_partition_owns_an_equal_stretch_and_a_tag_decides() {
@@ -33,8 +34,14 @@ enum Asks {
     Step(Step),
 }
 
+thread_local! {
+    /// How often commands were asked here which keys they touch.
+    static VISITS: Cell<u32> = const { Cell::new(0) };
+}
+
 impl Footprint for Asks {
     fn visit<'a>(&'a self, visit: &mut dyn FnMut(Touch<'a>)) {
+        VISITS.set(VISITS.get() + 1);
         match self {
             Asks::Keys(_, keys, _) => keys.iter().for_each(|key| visit(Touch::Key(key, Access::Update))),
             _ => visit(Touch::All(Access::Update)),
@@ -296,6 +303,21 @@ fn mine() -> (String, Stretch) {
 fn elsewhere(there: bool) -> Option<Says> {
     let (_, stretch) = mine();
     Some(Says::Told(Told::Elsewhere { stretch, to: PartitionId(1), version: 1, there }))
+}
+
+#[test]
+fn where_nothing_is_in_the_way_a_command_is_asked_once_which_keys_it_touches() {
+    let (key, _) = mine();
+    let mut bench = Bench::new();
+    for keys in [1, 9] {
+        let command = Asks::Keys(1, vec![Blob::from(key.as_str()); keys], None);
+        bench.input(|divided, effects| {
+            VISITS.set(0);
+            divided.request(Ticket(keys as u64), command.into(), effects);
+            assert_eq!(VISITS.get(), 1, "{keys} keys");
+        });
+    }
+    assert_eq!(bench.sent().len(), 2);
 }
 
 /// What touches all keys is asked of every partition and answered when the last of them has; what cannot be divided is

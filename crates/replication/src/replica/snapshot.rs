@@ -66,3 +66,8 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
         }
     }
 }
+
+#[test]
+fn what_is_kept_has_the_shape_of_its_format() {
+    isochrone_core::shape::hold::<Piece>("replica");
+}

@@ -5,13 +5,15 @@ use super::message::{Beat, Entry, Message};
 use super::order::{Order, Pending};
 use super::{Mutation, Parameters};
 use crate::order::Ordered;
-use isochrone_core::{Ballot, Effects, Instant, ProcessId, ReplicaId, ReplicaSet, RoundTrip, Span};
+use isochrone_core::{Ballot, Effects, Instant, Looks, ProcessId, ReplicaId, ReplicaSet, RoundTrip, Span};
 
 /// What is known of the members, by rank.
 #[derive(Clone, Hash, Debug)]
 pub(super) struct Contact {
     /// When each was last heard of.
     heard: Vec<Instant>,
+    /// The beats.
+    looks: Looks,
     /// The round trip to each.
     pub(super) trips: Vec<RoundTrip>,
     /// What each says of its own.
@@ -28,6 +30,7 @@ impl Contact {
     pub(super) fn new(members: usize) -> Contact {
         Contact {
             heard: vec![Instant::ZERO; members],
+            looks: Looks::default(),
             trips: vec![RoundTrip::default(); members],
             others: vec![Vec::new(); members],
             beats: vec![None; members],
@@ -153,7 +156,9 @@ impl<V: Ordered> Order<V> {
     /// The timer of signs of life.
     pub(super) fn beat(&mut self, effects: &mut Effects<Self>) {
         let now = effects.now();
-        effects.arm(super::message::Timer::Beat, self.parameters().heartbeat);
+        let Parameters { heartbeat, election, .. } = *self.parameters();
+        effects.arm(super::message::Timer::Beat, heartbeat);
+        let still = self.contact.looks.look(heartbeat, election, now);
         if self.log.contiguous() > self.pending_contiguous() && self.view == self.installed {
             // Learned by the way and written down lazily: behind a record it counts.
             self.write(Entry::Executed(self.executed));
@@ -176,7 +181,10 @@ impl<V: Ordered> Order<V> {
         self.repair(effects);
         self.pursue_task(effects);
         self.assert_view(effects);
-        let suspects = self.contact.suspects(self.parameters().election, now);
+        let election = self.parameters().election;
+        self.losses.forget(election, now);
+        // Whoever stood still has read nothing meanwhile, and is in time perhaps: the next beat tells.
+        let suspects = self.contact.suspects(self.silence(), now - still);
         let live = self.peers().filter(|rank| !suspects.contains(ReplicaId(*rank))).count();
         if self.sequencer.is_some() && live + 1 < self.majority {
             // Deaf or cut off: whoever hears it should look for another.

@@ -189,3 +189,8 @@ impl<V: Ordered> Order<V> {
         }
     }
 }
+
+#[test]
+fn what_is_kept_has_the_shape_of_its_format() {
+    isochrone_core::shape::hold::<Chunk<u8>>("sdpaxos");
+}

@@ -122,7 +122,6 @@ impl<V: Ordered> Order<V> {
             advanced = true;
             if owner == self.me && index > self.counts[usize::from(self.me)] {
                 self.own_slots.insert(index, slot);
-                self.straggler.received();
             }
         }
         if advanced {
@@ -217,7 +216,6 @@ impl<V: Ordered> Order<V> {
         while let Some((slot, owner, index)) = self.log.advance() {
             if owner == self.me && index > self.counts[usize::from(self.me)] {
                 self.own_slots.insert(index, slot);
-                self.straggler.received();
                 own = true;
             }
         }

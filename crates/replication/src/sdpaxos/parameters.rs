@@ -6,6 +6,7 @@ use crate::knobs::{self, KEEP_BYTES, LEAST, MOST};
 use crate::service::Reply;
 use isochrone_core::deployment::ParameterReader;
 use isochrone_core::{LeaseTerms, Span};
+use isochrone_plan::sdpaxos::Tuned;
 
 /// The parameters of SDPaxos.
 #[derive(Copy, Clone, Eq, PartialEq, Hash, Debug)]
@@ -71,7 +72,7 @@ impl Tuning for Parameters {
             lease: true,
             lease_length: election,
             drift_ppm: 10_000,
-            thrifty: true,
+            thrifty: Tuned::default().thrifty,
             batch: true,
             batch_commands: 4_096,
             batch_bytes: 1 << 20,
@@ -97,7 +98,7 @@ impl Tuning for Parameters {
         self.lease = reader.boolean("lease", self.lease);
         knobs::lease_length(reader, &mut self.lease_length, self.election);
         self.drift_ppm = reader.integer("drift_max_ppm", self.drift_ppm, 1, 100_000);
-        self.thrifty = reader.boolean("thrifty", self.thrifty);
+        self.thrifty = Tuned::read(reader).thrifty;
         self.batch = reader.boolean("batch", self.batch);
         knobs::batch(reader, &mut self.batch_commands, &mut self.batch_bytes);
         // The bound keeps it within the type.

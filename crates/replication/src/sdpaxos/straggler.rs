@@ -18,7 +18,8 @@ const DOUBLINGS: u32 = 4;
 pub(super) struct Straggler {
     since: Instant,
     required: u32,
-    received: u32,
+    /// How many own slots were known when the last window ended, whoever told them.
+    known: u64,
     /// Slow windows in a row.
     slow: u32,
     /// Whether the last window that said anything said fast.
@@ -35,10 +36,6 @@ pub(super) struct Straggler {
 impl Straggler {
     pub(super) fn required(&mut self, slots: u32) {
         self.required = self.required.saturating_add(slots);
-    }
-
-    pub(super) fn received(&mut self) {
-        self.received = self.received.saturating_add(1);
     }
 
     /// Another view takes the place of this one: whoever thought its sequencer slow counts a replacement, two soon after
@@ -68,6 +65,7 @@ impl<V: Ordered> Order<V> {
         if !parameters.straggler || now.since(self.straggler.since) < parameters.straggler_window {
             return;
         }
+        let known = self.log.count(self.me);
         let straggler = &mut self.straggler;
         // A beat that comes late makes one window longer, and not those behind it.
         let over = now.since(straggler.since).as_nanos() % parameters.straggler_window.as_nanos();
@@ -77,13 +75,14 @@ impl<V: Ordered> Order<V> {
             straggler.shunned = None;
         }
         // What was not received yet is required still.
-        let (required, received) = (straggler.required, straggler.received);
-        (straggler.required, straggler.received) = (required.saturating_sub(received), 0);
+        let received = u32::try_from(known.saturating_sub(straggler.known)).unwrap_or(u32::MAX);
+        let required = straggler.required;
+        (straggler.required, straggler.known) = (required.saturating_sub(received), known);
         if required < NEEDED {
             (straggler.slow, straggler.fast) = (0, false);
             return;
         }
-        let slow = received * 2 < required;
+        let slow = received.saturating_mul(2) < required;
         straggler.slow = if slow { straggler.slow + 1 } else { 0 };
         straggler.fast = !slow;
         let rested = straggler.rested(parameters.straggler_rest, now);

@@ -7,10 +7,18 @@ use isochrone_core::Span;
 use isochrone_replication::Tuning as _;
 use isochrone_replication::mencius::{Message, Mutation, Order, Parameters, Record};
 
-fn world(mutation: Option<Mutation>) -> World<Order<Letter>> {
+/// Who is silent for an hour is suspected; a beat an hour behind the last is not so late that its replica stood still.
+const HOUR: Span = Span::from_secs(1);
+
+fn hourly(mutation: Option<Mutation>) -> World<Order<Letter>> {
     let mut parameters = Parameters::for_rtt(Span::from_millis(1));
     (parameters.mutation, parameters.revoke_turns) = (mutation, 2);
-    let mut world = World::new(3, parameters);
+    (parameters.patience, parameters.heartbeat) = (HOUR, Span::from_millis(600));
+    World::with_hour(3, parameters, HOUR)
+}
+
+fn world(mutation: Option<Mutation>) -> World<Order<Letter>> {
+    let mut world = hourly(mutation);
     world.values = vec![Letter::new(1, 0), Letter::new(2, 0)];
     world.timers = vec![0, 2, 1];
     world.crashes = 1;
@@ -36,9 +44,7 @@ fn the_exploration_finds_what_is_wrong() {
 /// Commands of these owners. The heir of the first owner may once look who is silent. Heartbeats are lost: what they tell
 /// comes when all else is over.
 fn small(owners: &[usize], mutation: Option<Mutation>) -> World<Order<Letter>> {
-    let mut parameters = Parameters::for_rtt(Span::from_millis(1));
-    (parameters.mutation, parameters.revoke_turns) = (mutation, 2);
-    let mut world = World::new(3, parameters);
+    let mut world = hourly(mutation);
     world.deliver();
     (world.one_clock, world.timers) = (true, vec![0, 1, 0]);
     world.loses = |message| matches!(message, Message::Beat { .. });

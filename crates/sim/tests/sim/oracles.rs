@@ -58,6 +58,19 @@ fn forgetting_on_restart_is_caught() {
 }
 
 #[test]
+fn a_record_that_does_not_survive_its_bytes_is_caught() {
+    let crash = "crash".parse().expect("a group");
+    let mut caught = (0..20).flat_map(|seed| run(seed, Bug::LossyRecord, crash).violations);
+    let violation = caught.next().expect("no seed of 20 shows the bug");
+    assert_eq!(violation.kind, ViolationKind::Encoding, "{violation}");
+    assert!(
+        violation.text.contains("cannot read what it has kept: malformed record: Entry {"),
+        "{violation}"
+    );
+    assert!(violation.text.contains("lost: true } came back from its bytes as Ok(Entry {"), "{violation}");
+}
+
+#[test]
 fn a_panic_is_a_violation_with_its_text() {
     let report = run(1, Bug::PanicAt(17), FaultSet::NONE);
     let [violation] = &report.violations[..] else { panic!("one violation, not {:?}", report.violations) };

@@ -22,6 +22,8 @@ pub enum Bug {
     AckBeforeDurable,
     /// The leader forgets what it proposed when it restarts.
     ForgetOnRestart,
+    /// A part of each record is not in its bytes.
+    LossyRecord,
     /// A process panics at this position.
     PanicAt(u64),
     /// The leader stops answering at this position.
@@ -49,6 +51,8 @@ pub enum Message {
 pub struct Entry {
     position: u64,
     value: u64,
+    #[serde(skip)]
+    lost: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -204,7 +208,7 @@ impl Process for Replica {
             Message::Accept { position, value } => {
                 if self.log.get(&position) != Some(&value) {
                     self.log.insert(position, value);
-                    effects.record(Entry { position, value });
+                    effects.record(Entry { position, value, lost: self.bug == Bug::LossyRecord });
                 }
                 self.say(from, Message::Accepted { position }, effects);
             }
@@ -249,8 +253,9 @@ impl Process for Replica {
     }
 
     fn snapshot(&self) -> Option<Snapshot> {
-        let entries: Vec<Entry> =
-            self.log.iter().map(|(position, value)| Entry { position: *position, value: *value }).collect();
+        let entry =
+            |(position, value): (&u64, &u64)| Entry { position: *position, value: *value, lost: false };
+        let entries: Vec<Entry> = self.log.iter().map(entry).collect();
         let chunks: Vec<Blob> =
             entries.chunks(16).map(|chunk| Blob::from(wire::encode(&chunk.to_vec()))).collect();
         Some(Box::new(chunks.into_iter()))

@@ -6,18 +6,10 @@ use crate::group;
 use crate::limits::Bounds;
 use isochrone_core::Span;
 use isochrone_core::deployment::ParameterReader;
+use isochrone_plan::carousel::Tuned;
 use isochrone_replication::multipaxos;
 
-/// Where a client reads what its region's leaders do not hold.
-#[derive(Copy, Clone, Eq, PartialEq, Hash, Debug)]
-pub enum Reads {
-    /// From leaders only.
-    Leader,
-    /// Also from a follower in the client's region (5.3).
-    Local,
-    /// Also from the nearest replica, if none is in its region (8.13).
-    Nearest,
-}
+pub use isochrone_plan::carousel::Reads;
 
 /// How often the pause between attempts is doubled.
 const BACKOFF_MAX: u32 = 4;
@@ -39,6 +31,9 @@ pub struct Parameters {
     pub missed: u64,
     /// How long something may go unanswered before it is asked again; doubled each time.
     pub resend: Span,
+    /// How long a leader refuses further readers of a key for somebody who is to change it: what is prepared is over by then,
+    /// and who was refused has come again.
+    pub yields: Span,
     /// How long a prepared transaction or a vote may lie before its end is asked for.
     pub orphan: Span,
     /// How long a transaction may be open before it is to be committed (8.3), and how long a client waits for its end.
@@ -72,18 +67,19 @@ impl Tuning for Parameters {
         let resend = rtt_max * 2 + Span::from_millis(200);
         Parameters {
             log: group::log_for_rtt(rtt_max),
-            cpc: false,
-            reads: Reads::Leader,
+            cpc: Tuned::BASIC.votes,
+            reads: Tuned::BASIC.reads,
             early_abort: false,
             heartbeat: Span::from_millis(500),
             missed: 6,
             resend,
+            yields: rtt_max * 4 + Span::from_millis(20),
             orphan: resend * 2 + Span::from_secs(1),
             limit: Span::from_secs(30),
             ceiling: Span::from_secs(1) + rtt_max,
             keep: Span::from_secs(60),
             idle: Span::from_secs(600),
-            latest: None,
+            latest: Tuned::BASIC.latest,
             snapshots: 3,
             open_max: 16_384,
             waiting_max: 4_096,
@@ -96,15 +92,11 @@ impl Tuning for Parameters {
     fn read_from(&mut self, reader: &mut ParameterReader<'_>) {
         let (least, most) = (Span::from_millis(1), Span::from_secs(3_600));
         group::read_log(&mut self.log, reader);
-        self.cpc = reader.boolean("fast_path", self.cpc);
-        let reads = [("leader", Reads::Leader), ("local", Reads::Local), ("nearest", Reads::Nearest)];
-        let default = if self.cpc { self.reads } else { Reads::Leader };
-        self.reads = reader.choice("reads", default, &reads);
+        let tuned = Tuned { votes: self.cpc, reads: self.reads, latest: self.latest }.read(reader);
+        (self.cpc, self.reads, self.latest) = (tuned.votes, tuned.reads, tuned.latest);
         if self.reads != Reads::Leader && !self.cpc {
             reader.reject("reads", "is from followers, which want fast_path = true", "leave one of them out");
         }
-        self.latest =
-            reader.choice("read_only", self.latest, &[("moment", Some(false)), ("latest", Some(true))]);
         self.early_abort = reader.boolean("early_abort", self.early_abort);
         self.missed = reader.integer("heartbeats_missed", self.missed, 1, 1_000);
         self.limit = reader.span("time_limit", self.limit, least, most);
@@ -140,7 +132,8 @@ impl Tuning for Parameters {
 impl Parameters {
     /// The defaults of the fast variant.
     pub(super) fn fast(rtt_max: Span) -> Parameters {
-        Parameters { cpc: true, reads: Reads::Nearest, ..Parameters::for_rtt(rtt_max) }
+        let Tuned { votes: cpc, reads, latest } = Tuned::FAST;
+        Parameters { cpc, reads, latest, ..Parameters::for_rtt(rtt_max) }
     }
 
     /// How long to wait for an answer after so many attempts.

@@ -238,6 +238,11 @@ fn joined(all: impl Iterator<Item = Known>) -> Vec<Known> {
     joined
 }
 
+#[test]
+fn what_is_kept_has_the_shape_of_its_format() {
+    isochrone_core::shape::hold::<Vec<Known>>("directory");
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -219,3 +219,9 @@ impl<R: Rules> Server<R> {
         true
     }
 }
+
+#[test]
+fn what_is_kept_has_the_shape_of_its_format() {
+    let shapes = isochrone_core::shape::Shapes::default().with::<Piece<u64>>("piece");
+    shapes.with::<Head<u64>>("head of a view").hold("group");
+}

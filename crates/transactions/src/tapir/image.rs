@@ -119,3 +119,8 @@ fn fill<T: Serialize>(mut next: impl FnMut() -> Option<T>) -> Vec<T> {
     }
     taken
 }
+
+#[test]
+fn what_is_kept_has_the_shape_of_its_format() {
+    isochrone_core::shape::hold::<Image>("tapir");
+}

@@ -8,14 +8,7 @@ use isochrone_core::Span;
 use isochrone_core::deployment::ParameterReader;
 use isochrone_replication::multipaxos;
 
-/// Who coordinates a transaction.
-#[derive(Copy, Clone, Eq, PartialEq, Hash, Debug)]
-pub enum Coordinator {
-    /// A group that is led in the client's region if there is one, or else the nearest; it asks the participants.
-    Local,
-    /// The first participant, wherever it is; the client asks the participants, and they answer the coordinator.
-    Remote,
-}
+pub use isochrone_plan::twopc::Coordinator;
 
 /// The parameters of layered two-phase commit.
 #[derive(Copy, Clone, Eq, PartialEq, Hash, Debug)]
@@ -49,7 +42,7 @@ impl Tuning for Parameters {
     fn for_rtt(rtt_max: Span) -> Parameters {
         Parameters {
             log: group::log_for_rtt(rtt_max),
-            coordinator: Coordinator::Local,
+            coordinator: Coordinator::default(),
             retry: rtt_max * 3 + Span::from_millis(300),
             heartbeat: Span::from_millis(500),
             missed: 6,
@@ -66,8 +59,7 @@ impl Tuning for Parameters {
         const LEAST: Span = Span::from_millis(1);
         const MOST: Span = Span::from_secs(600);
         group::read_log(&mut self.log, reader);
-        let coordinators = [("local", Coordinator::Local), ("remote", Coordinator::Remote)];
-        self.coordinator = reader.choice("coordinator", self.coordinator, &coordinators);
+        self.coordinator = Coordinator::read(reader);
         self.retry = reader.span("retry", self.retry, LEAST, MOST);
         self.heartbeat = reader.span("client_heartbeat", self.heartbeat, LEAST, MOST);
         self.missed = reader.integer("heartbeats_missed", self.missed, 1, 1_000);

@@ -251,6 +251,11 @@ impl Export for View {
     }
 }
 
+#[test]
+fn what_is_kept_has_the_shape_of_its_format() {
+    isochrone_core::shape::hold::<Vec<Piece>>("2pc");
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -44,8 +44,7 @@ fn head(answers: &Answers, choice: &Choice, deployment: &Deployment) -> anyhow::
         Aim::Region(region) => format!("the latency of users in {}", name(region)),
     };
     let Choice { protocol, reached_ms, bound, next, .. } = choice;
-    let bounded =
-        |bound: &Option<String>| bound.as_ref().map_or_else(String::new, |bound| format!("{bound} "));
+    let bounded = |bound: Option<&str>| bound.map_or_else(String::new, |bound| format!("{bound} "));
     let led = choice.leader.map_or_else(String::new, |leader| format!(" with {}", name(leader)));
     let count = answers.replicas();
     let mut text = format!(
@@ -77,10 +76,10 @@ fn head(answers: &Answers, choice: &Choice, deployment: &Deployment) -> anyhow::
     let _ = writeln!(
         text,
         "# Why {protocol}{led}: {places} it has the lowest figure,\n# {}{reached_ms:.1} ms for {of} without load.",
-        bounded(bound)
+        bounded(bound.as_deref())
     );
     if let Some((next, at, bound)) = next {
-        let _ = writeln!(text, "# {next} comes next, {}{at:.1} ms.", bounded(bound));
+        let _ = writeln!(text, "# {next} comes next, {}{at:.1} ms.", bounded(bound.as_deref()));
     }
     if let Touched::Keys(conflict) = answers.touched {
         let demand = isochrone_plan::Demand { conflict, ..isochrone_plan::Demand::of(deployment) };
@@ -94,15 +93,17 @@ fn head(answers: &Answers, choice: &Choice, deployment: &Deployment) -> anyhow::
         if answers.aim == Aim::Mean && plan.recommended.protocol == "sdpaxos" && protocol != "sdpaxos" {
             let _ = writeln!(
                 text,
-                "# `plan` names sdpaxos, mean {:.1} ms: so soon it answers SET and MSET alone, and with reply = \"commit\" only; all\n\
+                "# `plan` names sdpaxos, mean {}{:.1} ms: so soon it answers SET and MSET alone, and with reply = \"commit\" only; all\n\
                  # else waits for what other regions write.",
+                bounded(plan.recommended.bound),
                 plan.recommended.mean_ms.unwrap_or_default()
             );
         }
         if let Some(sequenced) = &plan.sequenced {
             let _ = writeln!(
                 text,
-                "# Where answers need only say that a command has its place: {sequenced}, mean {:.1} ms.",
+                "# Where answers need only say that a command has its place: {sequenced}, mean {}{:.1} ms.",
+                bounded(sequenced.bound),
                 sequenced.mean_ms.unwrap_or_default()
             );
         }

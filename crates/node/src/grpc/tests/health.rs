@@ -40,6 +40,8 @@ fn stands(board: &Board, able: bool, ready: bool) {
         spares: Vec::new(),
         reachable: (1, 1),
         awaited: Vec::new(),
+        cut_off: Vec::new(),
+        full: Vec::new(),
         ready,
         applied: None,
         moving: Vec::new(),

@@ -15,7 +15,16 @@ pub(crate) const WAITING: usize = 4_096;
 /// What is asked, and who waits for the answer.
 pub(crate) struct Call {
     pub ask: Ask,
+    pub by: By,
     pub answer: oneshot::Sender<Answer>,
+}
+
+/// How a call was made, for the audit log.
+#[derive(Copy, Clone)]
+pub(crate) struct By {
+    pub method: &'static str,
+    /// From where.
+    pub address: Option<IpAddr>,
 }
 
 /// What a call asks.
@@ -54,6 +63,20 @@ pub(crate) enum Ask {
         keyspace: String,
         words: Vec<Bytes>,
     },
+}
+
+impl Ask {
+    /// Who asks, unless that is the question.
+    pub fn user(&self) -> Option<&Arc<str>> {
+        match self {
+            Ask::Login { .. } => None,
+            Ask::Begin { user, .. }
+            | Ask::Commit { user, .. }
+            | Ask::Abort { user, .. }
+            | Ask::AbortNamed { user, .. }
+            | Ask::Execute { user, .. } => Some(user),
+        }
+    }
 }
 
 /// The name of an open transaction for its client: of this life of this node, and a count.
@@ -153,9 +176,9 @@ impl Line {
     ///
     /// # Errors
     /// The loop has ended, or too many calls wait.
-    pub fn send(&self, ask: Ask) -> Result<oneshot::Receiver<Answer>, Refusal> {
+    pub fn send(&self, ask: Ask, by: By) -> Result<oneshot::Receiver<Answer>, Refusal> {
         let (answer, answered) = oneshot::channel();
-        self.queue.try_send(Call { ask, answer }).map_err(|error| match error {
+        self.queue.try_send(Call { ask, by, answer }).map_err(|error| match error {
             TrySendError::Full(_) => {
                 Refusal::new(Why::Limit, format!("{WAITING} calls wait at this node already; send fewer"))
             }

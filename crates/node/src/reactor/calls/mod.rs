@@ -7,12 +7,14 @@ mod line;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use line::{Answer, Ask, Call, Connection, Line, Refusal, Said, Token, Why};
+pub(crate) use line::{Answer, Ask, By, Call, Connection, Line, Refusal, Said, Token, Why};
 
 use super::verifier::{Asker, Party};
 use super::{Origin, Reactor, TICK};
+use crate::audit::{Act, Decision};
 use crate::events::Event;
 use crate::gateway::{self, Abort, KeyspaceView, Outcome, Read, Secret, Step, Transaction, Unfit};
+use crate::memory::shown;
 use crate::redis::acl::{DEFAULT, Entry, Reason, Verdict, Within, network};
 use crate::redis::call::{self, After, Objection};
 use bytes::Bytes;
@@ -213,9 +215,9 @@ impl Reactor {
         }
         // As many as may wait: what comes meanwhile is for the next round.
         for _ in 0..WAITING {
-            let Ok(Call { ask, answer }) = self.calls.queue.try_recv() else { break };
+            let Ok(call) = self.calls.queue.try_recv() else { break };
             let now = self.shard.look_at(self.clock);
-            self.take_call(ask, answer, now);
+            self.take_call(call, now);
         }
         if now >= self.calls.swept + TICK {
             self.calls.swept = now;
@@ -223,8 +225,9 @@ impl Reactor {
         }
     }
 
-    fn take_call(&mut self, ask: Ask, answer: oneshot::Sender<Answer>, now: Instant) {
+    fn take_call(&mut self, Call { ask, by, answer }: Call, now: Instant) {
         let ticket = self.origins.ticket();
+        let user = ask.user().cloned();
         let taken = match ask {
             Ask::Login { named, from } => return self.login(named, from, answer, now),
             Ask::Begin { user, on, keyspace, reads, writes, name } => {
@@ -251,8 +254,21 @@ impl Reactor {
         };
         let (keyspace, of, work, stage) = match taken {
             Ok(taken) => taken,
-            // Whoever is gone need not be told, here and below.
-            Err(refusal) => return drop(answer.send(Err(refusal))),
+            Err(refusal) => {
+                // Here, and not where it is answered: who asked may have gone by then.
+                if refusal.why == Why::Denied
+                    && let Some(audit) = &self.clients.hub.audit
+                {
+                    audit.tell(Act {
+                        user: user.map(|user| user.to_string()),
+                        address: by.address.map(|address| address.to_string()),
+                        why: Some(refusal.text.clone()),
+                        ..Act::new("grpc", by.method, Decision::Denied)
+                    });
+                }
+                // Whoever is gone need not be told, here and below.
+                return drop(answer.send(Err(refusal)));
+            }
         };
         let reads = matches!(&work, Work::Execute(command) if command.operation.is_read());
         let asked = match work {
@@ -340,6 +356,9 @@ impl Reactor {
             |set: bool| updates.iter().filter(move |(_, value)| value.is_some() == set).map(|(key, _)| key);
         self.permit(user, "set", keys(true))?;
         self.permit(user, "del", keys(false))?;
+        if updates.iter().any(|(_, value)| value.is_some()) {
+            self.has_memory(open.keyspace)?;
+        }
         // Its name stays its own: it may be open again behind that.
         self.calls.open.remove(&txn.number);
         let wanted = self.clients.hub.wanted();
@@ -381,10 +400,31 @@ impl Reactor {
                 Objection::Wrong(text) => Refusal::new(Why::Invalid, text),
                 Objection::Denied(text) => Refusal::new(Why::Denied, text),
             })?;
-        call.report(self.clients.keyspaces()[place].index, &self.clients.hub);
-        let call::Call { name, operation, after } = call;
+        if call.grows {
+            self.has_memory(place)?;
+        }
+        call.report(keyspace, &self.clients.hub);
+        let call::Call { name, operation, after, .. } = call;
         *self.clients.counters.commands.entry(name).or_default() += 1;
         Ok((place, of, Work::Execute(Command::new(stamp, operation)), Stage::Executes(after)))
+    }
+
+    /// Refuses what may make data grow in the keyspace at this place where a node is full.
+    fn has_memory(&mut self, place: usize) -> Result<(), Refusal> {
+        let view = &self.clients.keyspaces()[place];
+        if view.full.is_empty() {
+            return Ok(());
+        }
+        let full =
+            view.full.iter().map(|full| format!("{} (which may use {})", full.node, shown(full.limit)));
+        let text = format!(
+            "keyspace {:?} takes nothing that may make data grow: there is no memory for more at {}; delete, have keys expire, or \
+             raise `memory` of [limits] there",
+            view.name,
+            full.collect::<Vec<_>>().join(", ")
+        );
+        *self.clients.counters.limited.entry("memory").or_default() += 1;
+        Err(Refusal::new(Why::Limit, text))
     }
 
     /// Whether the user may do to these keys what this command does; what is denied goes into ACL LOG.
@@ -421,8 +461,8 @@ impl Reactor {
             }
             (Stage::Commits(number, open, events), Outcome::Transaction(step)) => {
                 if matches!(*step, Step::Committed(_)) {
-                    let index = self.clients.keyspaces()[open.keyspace].index;
-                    events.iter().for_each(|(event, key)| self.clients.hub.happened(index, *event, key));
+                    let keyspace = self.clients.keyspaces()[open.keyspace].id;
+                    events.iter().for_each(|(event, key)| self.clients.hub.happened(keyspace, *event, key));
                 }
                 // What was not taken up has not ended; it may be asked again, or given up.
                 let again = matches!(*step, Step::Refused(Unfit::Wrong | Unfit::TooLarge, _));

@@ -1,9 +1,10 @@
 //! Calls at a loop that has no process, no socket and no disk.
 
 use super::*;
+use crate::audit;
 use crate::books::Books;
 use crate::clock::Clock;
-use crate::gateway::{Durability, NodeView};
+use crate::gateway::{Full, NodeView};
 use crate::hosted::{Foreign, Hosted};
 use crate::io::{Io, Ledger, Reply};
 use crate::journal::{JournalError, StreamId};
@@ -18,9 +19,7 @@ use crate::redis::acl::Users;
 use crate::shard::Shard;
 use crate::transport::stream::Acceptor;
 use isochrone_core::wire::DecodeError;
-use isochrone_core::{
-    ClientId, Guarantee, Identity, KeyspaceId, Malformed, NodeId, Random, Snapshot, Stamp, Ticket,
-};
+use isochrone_core::{ClientId, Identity, KeyspaceId, Malformed, NodeId, Random, Snapshot, Stamp, Ticket};
 use mio::net::TcpListener;
 use std::any::Any;
 use std::io::Write;
@@ -73,22 +72,7 @@ fn process() -> ProcessId {
 }
 
 fn view() -> KeyspaceView {
-    KeyspaceView {
-        id: KEYSPACE,
-        name: "main".to_owned(),
-        index: 0,
-        protocol: "some",
-        transactional: true,
-        guarantee: Guarantee::Linearizable,
-        replicas: 1,
-        durability: Durability::Most,
-        copies: 0,
-        keys: None,
-        expired: 0,
-        leader: None,
-        leaders: Vec::new(),
-        leads: false,
-    }
+    KeyspaceView { transactional: true, ..KeyspaceView::new(KEYSPACE, "main", 0, "some", 1) }
 }
 
 fn peers(listener: Option<TcpListener>, limits: Limits) -> Peers {
@@ -164,9 +148,11 @@ fn reactor_of(listeners: Vec<ClientListener>, limits: Limits) -> (Reactor, Arc<K
     (reactor, metrics)
 }
 
+const BY: By = By { method: "Some", address: Some(FROM) };
+
 fn send(reactor: &mut Reactor, ask: Ask) -> oneshot::Receiver<Answer> {
     let (answer, answered) = oneshot::channel();
-    reactor.take_call(ask, answer, Instant::ZERO);
+    reactor.take_call(Call { ask, by: BY, answer }, Instant::ZERO);
     answered
 }
 
@@ -344,6 +330,34 @@ fn is_noted(reactor: &Reactor, reason: Reason, object: &str, user: &str, client:
 }
 
 #[test]
+fn what_is_denied_to_a_call_is_in_the_audit_log_also_where_its_client_has_gone() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("audit.jsonl");
+    let (audit, keeper) = audit::open(&path).unwrap().start("va1", Arc::default()).unwrap();
+    let (mut reactor, _) = reactor(Limits::default());
+    reactor.clients.hub.audit = Some(audit);
+    reactor.calls.open.insert(1, open());
+    let (keyspace, token) = ("main".to_owned(), Token { life: LIFE, number: 1 });
+    let words = |words: [&'static str; 2]| words.map(Bytes::from).to_vec();
+    for ask in [
+        Ask::Execute { user: "eve".into(), keyspace: keyspace.clone(), words: words(["GET", "mine"]) },
+        Ask::Execute { user: "eve".into(), keyspace, words: words(["GET", "theirs"]) },
+        Ask::Abort { user: "app".into(), txn: token },
+    ] {
+        let (answer, gone) = oneshot::channel();
+        drop(gone);
+        reactor.take_call(Call { ask, by: BY, answer }, Instant::ZERO);
+    }
+    drop(reactor);
+    drop(keeper);
+    let text = std::fs::read_to_string(&path).unwrap();
+    let records = text.lines().map(|line| serde_json::from_str::<audit::Record>(line).unwrap());
+    let told = records.filter_map(|record| Some((record.user?, record.act, record.decision, record.address)));
+    let denied = |user: &str| (user.to_owned(), "Some".to_owned(), Decision::Denied, Some(FROM.to_string()));
+    assert_eq!(told.collect::<Vec<_>>(), [denied("eve"), denied("app")], "{text}");
+}
+
+#[test]
 fn what_is_denied_to_a_call_is_in_acl_log() {
     let (mut reactor, _) = reactor(Limits::default());
     let begin = |reads: &[&str], writes: &[&str]| {
@@ -366,6 +380,38 @@ fn what_is_denied_to_a_call_is_in_acl_log() {
         assert_eq!(refused(&mut reactor, ask).why, Why::Denied, "{object}");
         assert!(is_noted(&reactor, reason, object, "eve", "cmd=grpc"), "{object}");
     }
+}
+
+#[test]
+fn a_call_that_may_make_data_grow_is_refused_where_a_node_is_full() {
+    let (mut reactor, slow) = Slow::hosted();
+    let full = vec![Full { node: "n2".to_owned(), limit: 6 << 30 }];
+    reactor.clients.show((NodeView::default(), vec![KeyspaceView { full, ..view() }]));
+    reactor.calls.open.insert(1, Open { user: DEFAULT.into(), ..open() });
+    let execute = |words: &[&'static str]| Ask::Execute {
+        user: DEFAULT.into(),
+        keyspace: "main".to_owned(),
+        words: words.iter().map(|word| Bytes::from(*word)).collect(),
+    };
+    let commit = |value: Option<&str>| Ask::Commit {
+        user: DEFAULT.into(),
+        txn: Token { life: LIFE, number: 1 },
+        updates: vec![("mine".into(), value.map(Blob::from)), ("other".into(), None)],
+    };
+    let text = "keyspace \"main\" takes nothing that may make data grow: there is no memory for more at n2 (which may use \
+                6.0 GiB); delete, have keys expire, or raise `memory` of [limits] there";
+    for ask in [execute(&["SET", "mine", "1"]), execute(&["SORT", "mine"]), commit(Some("1"))] {
+        let refusal = refused(&mut reactor, ask);
+        assert_eq!((refusal.why, refusal.text.as_str()), (Why::Limit, text));
+    }
+    assert_eq!(reactor.clients.counters.limited["memory"], 3);
+    assert_eq!(reactor.calls.open(), 1, "it is open still");
+    for ask in [execute(&["GET", "mine"]), execute(&["DEL", "mine"]), commit(None)] {
+        assert!(send(&mut reactor, ask).try_recv().is_err(), "it is asked of the process");
+    }
+    assert!(matches!(&slow.asked()[..], [(_, Transaction::Commit { .. })]));
+    let _begins = begin_named(&mut reactor, DEFAULT, "one");
+    slow.asked_to_begin();
 }
 
 #[test]
@@ -696,7 +742,7 @@ fn what_is_read_is_handled_at_a_time_behind_that_at_which_it_was_sent() {
     let (line, queue) = Line::new(reactor.poller.waker());
     reactor.calls.queue = queue;
     let txn = Token { life: LIFE, number: 1 };
-    let _answered = line.send(Ask::Abort { user: "eve".into(), txn }).unwrap();
+    let _answered = line.send(Ask::Abort { user: "eve".into(), txn }, BY).unwrap();
     let sent = reactor.clock.now();
     reactor.take_calls(Instant::ZERO);
     assert!(reactor.shard.io().now >= sent);

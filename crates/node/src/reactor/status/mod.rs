@@ -8,7 +8,7 @@ mod told;
 mod usage;
 
 pub use board::Board;
-pub use told::{KeyspaceStatus, Moving, PeerStatus, ProcessStatus, Status};
+pub use told::{KeyspaceStatus, MemoryStatus, Moving, PeerStatus, ProcessStatus, Status};
 pub(crate) use usage::resident_bytes;
 
 use super::clients::Clients;
@@ -17,6 +17,7 @@ use crate::clock::Clock;
 use crate::figures::{Figures, Reading, Readings};
 use crate::gateway::{KeyspaceView, NodeView, Outcome, Step};
 use crate::journal::JournalMetrics;
+use crate::memory::{Warned, shown, used_bytes};
 use crate::metrics::KeyspaceMetrics;
 use crate::shard::Shard;
 use crate::transport::frame::VERSION;
@@ -79,6 +80,10 @@ pub(crate) struct Reporter {
     counted: (Instant, u64),
     /// How many syncs there were then, and how long they took together, in seconds.
     synced: (u64, f64),
+    /// Whether the log was told that this node is full.
+    warned: Warned,
+    /// From which leaders of which keyspaces the log was told that this node is cut off.
+    told_cut_off: BTreeSet<(u16, String)>,
     /// What was counted of each keyspace in the last while, and what that comes to.
     readings: Vec<(Readings, Figures)>,
 }
@@ -142,6 +147,8 @@ impl Reporter {
             orders: 0,
             counted: (Instant::ZERO, 0),
             synced: (0, 0.0),
+            warned: Warned::default(),
+            told_cut_off: BTreeSet::new(),
             readings,
         }
     }
@@ -242,6 +249,7 @@ impl Reporter {
         let status = self.processes.entry(process).or_insert_with(|| ProcessStatus {
             process: process.to_string(),
             keyspace: process.keyspace.0,
+            partition: process.partition.0,
             ..ProcessStatus::default()
         });
         let served = self.keyspaces.iter().find(|served| served.id == process.keyspace);
@@ -348,6 +356,32 @@ impl Reporter {
         self.orders = orders;
     }
 
+    /// Looks at how much memory is used. How much may be, where that is less than what is used beside what clients make it hold.
+    pub fn look_at_memory(&mut self, clients: &mut Clients) -> Option<u64> {
+        let memory = &self.board.metrics.memory;
+        memory.note(used_bytes());
+        // All connections are looked at for it, so only where it matters.
+        let held = memory.exceeded().map_or(0, |_| clients.held());
+        match self.warned.take_news(memory) {
+            Some(true) => tracing::warn!(
+                "this node uses {} of memory, of which clients make it hold {} (CLIENT LIST), and may use {} (`memory` of [limits]): \
+                 commands that may make data grow are refused in its keyspaces, at every node where its data alone are more. Delete, or \
+                 have keys expire; or raise the limit, with CONFIG SET maxmemory until the node ends",
+                shown(memory.used()),
+                shown(held),
+                shown(memory.limit())
+            ),
+            Some(false) => {
+                tracing::info!(
+                    "this node uses {} of memory, and refuses nothing for it any more",
+                    shown(memory.used())
+                );
+            }
+            None => {}
+        }
+        memory.exceeded_beside(held)
+    }
+
     /// Publishes how the node stands; what clients are to be shown of it.
     pub fn publish(
         &mut self,
@@ -391,6 +425,7 @@ impl Reporter {
                 ..self.keyspace(served, view, peers, now)
             })
             .collect();
+        self.tell_cut_off(&keyspaces);
         let members: BTreeSet<&String> =
             keyspaces.iter().flat_map(|keyspace| &keyspace.members).flatten().collect();
         let links = peers.links.values();
@@ -415,6 +450,11 @@ impl Reporter {
             able,
             unsafe_fsync_off: node.unsafe_fsync_off,
             clients: clients.len(),
+            memory: MemoryStatus {
+                used_bytes: metrics.memory.used(),
+                limit_bytes: metrics.memory.limit(),
+                full: metrics.memory.exceeded().is_some(),
+            },
             keyspaces,
             peers: told,
             processes: self.processes.values().cloned().collect(),
@@ -422,6 +462,28 @@ impl Reporter {
         self.board.post(status, clients.counters.clone(), std::time::Instant::now());
         (node, views)
     }
+
+    /// Tells the log from which leaders this node is cut off, of each once until that is over.
+    fn tell_cut_off(&mut self, keyspaces: &[KeyspaceStatus]) {
+        let of = |keyspace: &KeyspaceStatus| {
+            let id = keyspace.id;
+            keyspace.cut_off.clone().into_iter().map(move |leader| (id, leader))
+        };
+        let cut_off: BTreeSet<(u16, String)> = keyspaces.iter().flat_map(of).collect();
+        for (id, leader) in cut_off.difference(&self.told_cut_off) {
+            let of = keyspaces.iter().find(|keyspace| keyspace.id == *id);
+            let name = of.map_or("", |keyspace| &keyspace.name);
+            tracing::warn!(
+                keyspace = name,
+                %leader,
+                "this node has had no link to {leader}, which leads, for {LEADERLESS}, and reaches other replicas: what is asked here \
+                 waits in vain, or some of it, until the link is back. Where a replica reaches all, have it lead: isochrone \
+                 move-leader FILE --keyspace {name} --to NODE; `isochrone status FILE` names one"
+            );
+        }
+        self.told_cut_off = cut_off;
+    }
+
     /// How long syncs took on average since this was last asked, microseconds, if there were any.
     fn sync_micros(&mut self) -> Option<u64> {
         let (count, sum) = (self.journal.syncs.count(), self.journal.syncs.sum());
@@ -440,13 +502,14 @@ fn peer(
 ) -> PeerStatus {
     let differs = peers.apart.get(&link.node).map(|apart| apart.why.as_str());
     let trouble = if link.trouble().is_empty() { differs.unwrap_or_default() } else { link.trouble() };
+    let ahead = peers.ahead(link.node, shard.io().now, shard.io().stamp);
     let mut status = PeerStatus {
         name: link.name.clone(),
         address: link.address.to_string(),
         member,
         connected: link.ready(),
         round_trip_ms: peers.round_trip(link.node).map(Span::as_millis_f64),
-        clock_ahead_ms: peers.ahead(link.node, now, shard.io().stamp).map(|ahead| ahead as f64 / 1e6),
+        clock_ahead_ms: ahead.map(|ahead| ahead as f64 / 1e6),
         down_seconds: link.down.map(|since| now.since(since).as_nanos() / 1_000_000_000),
         trouble: trouble.to_owned(),
         queued_bytes: link.backlog(),

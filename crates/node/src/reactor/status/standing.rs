@@ -2,7 +2,7 @@
 
 use super::{DRIVEN, KeyspaceStatus, LEADERLESS, Members, Moving, ProcessStatus, Reporter, Served, UNENDED};
 use crate::figures::Figures;
-use crate::gateway::KeyspaceView;
+use crate::gateway::{Full, KeyspaceView};
 use crate::reactor::peers::Peers;
 use isochrone_core::{Instant, KeyspaceId, NodeId, PartitionId, Span};
 use std::collections::BTreeSet;
@@ -83,6 +83,8 @@ impl Reporter {
             .filter(|node| !members.iter().any(|members| members.contains(node)))
             .map(|node| name(*node).0)
             .collect();
+        view.full = self.full(served, &members, peers, now);
+        let cut_off = self.cut_off(&leaders, &members, peers, now, &reaches);
         let applied = self.of(served.id, 0..=u16::MAX).any(|status| status.applied.is_some());
         // There is no keyspace without a partition.
         let (ready, reachable, replicas) = quorums.min().unwrap_or_default();
@@ -103,6 +105,8 @@ impl Reporter {
             reachable: (reachable, replicas),
             ready,
             awaited: Vec::new(),
+            cut_off: cut_off.into_iter().map(|node| name(node).0).collect(),
+            full: view.full.iter().map(|full| full.node.clone()).collect(),
             applied: applied.then(|| served.metrics.applied.load(Relaxed)),
             moving: self.moves(served.id, now),
             recent: Figures::default(),
@@ -130,11 +134,50 @@ impl Reporter {
         status
     }
 
+    /// The nodes for which a keyspace, whose partitions have these members, takes nothing more that makes data grow: this one, and of
+    /// its members, or of all that it may be at where the protocol chooses, those that have said of late that they are full.
+    fn full(&self, served: &Served, members: &[&[NodeId]], peers: &Peers, now: Instant) -> Vec<Full> {
+        let own = self.board.metrics.memory.exceeded();
+        if own.is_none() && peers.without_memory.is_empty() {
+            return Vec::new();
+        }
+        let mut nodes: BTreeSet<NodeId> = members.iter().copied().flatten().copied().collect();
+        if served.masterless.is_some() {
+            nodes.extend(served.nodes.iter().chain(&served.spares));
+        }
+        nodes.insert(self.me);
+        let full = |node: NodeId| {
+            let limit = if node == self.me { own } else { peers.full(node, now) };
+            let (name, _) = self.names.get(usize::from(node.0)).cloned().unwrap_or_default();
+            Some(Full { node: name, limit: limit? })
+        };
+        nodes.into_iter().filter_map(full).collect()
+    }
+
     /// Whether another node led a partition when this one last heard of a leader or led itself, and that is long ago: it is away,
     /// or at least nothing comes from it. Where none was ever heard of, nothing is missed.
     fn misses_leader(&self, served: &Served, partition: PartitionId, peers: &Peers, now: Instant) -> bool {
         self.leader(served, partition, peers).is_some_and(|node| node != self.me)
             && self.last_served(served, partition, peers).is_some_and(|last| now.since(last) >= LEADERLESS)
+    }
+
+    /// Of the leaders of a keyspace's partitions, which have these members, those to which this node has had no link for long, although
+    /// it reaches others of their members.
+    pub(super) fn cut_off(
+        &self,
+        leaders: &[Option<NodeId>],
+        members: &[&[NodeId]],
+        peers: &Peers,
+        now: Instant,
+        reaches: &dyn Fn(&NodeId) -> bool,
+    ) -> BTreeSet<NodeId> {
+        let down = |leader: &NodeId| {
+            let link = peers.links.get(leader).filter(|link| !link.ready());
+            link.and_then(|link| link.down).is_some_and(|since| now.since(since) >= LEADERLESS)
+        };
+        let others = |members: &[NodeId]| members.iter().any(|node| *node != self.me && reaches(node));
+        let each = leaders.iter().zip(members);
+        each.filter_map(|(leader, members)| leader.filter(|leader| down(leader) && others(members))).collect()
     }
 
     /// The nodes of which one must come before a partition can have a master again, where the protocol chooses its replicas and as

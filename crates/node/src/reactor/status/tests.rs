@@ -2,7 +2,9 @@ use super::board::STALE;
 use super::*;
 use crate::gateway::{Counters, Durability};
 use crate::limits::Limits;
-use isochrone_core::Guarantee;
+use crate::transport::link::{Link, Target};
+use isochrone_core::Random;
+use mio::Token;
 
 const KEYSPACE: KeyspaceId = KeyspaceId(1);
 const PATIENCE: Span = Span::from_secs(5);
@@ -37,20 +39,9 @@ fn reporter(masterless: Option<Span>) -> Reporter {
 
 fn view() -> KeyspaceView {
     KeyspaceView {
-        id: KEYSPACE,
-        name: "main".to_owned(),
-        index: 0,
-        protocol: "some",
-        transactional: false,
-        guarantee: Guarantee::Linearizable,
-        replicas: 5,
         durability: Durability::AllSoon,
         copies: 0,
-        keys: None,
-        expired: 0,
-        leader: None,
-        leaders: Vec::new(),
-        leads: false,
+        ..KeyspaceView::new(KEYSPACE, "main", 0, "some", 5)
     }
 }
 
@@ -160,6 +151,42 @@ fn who_leads_and_what_stands_is_told_by_the_processes_of_that_group_alone() {
 }
 
 #[test]
+fn a_keyspace_is_full_where_this_node_is_or_a_member_that_has_said_so_of_late() {
+    let at = |seconds| Instant::ZERO + Span::from_secs(seconds);
+    let told = |reporter: &Reporter, peers: &Peers, second| {
+        let mut view = view();
+        let status = reporter.keyspace(&reporter.keyspaces[0], &mut view, peers, at(second));
+        let names: Vec<_> = view.full.iter().map(|full| full.node.clone()).collect();
+        assert_eq!(names, status.full);
+        names.join(" ")
+    };
+    // The last one is a spare, which the protocol may choose.
+    for (masterless, spare) in [(None, ""), (Some(PATIENCE), "n5")] {
+        let (mut reporter, mut peers) = (reporter(masterless), peers());
+        assert_eq!(told(&reporter, &peers, 10), "");
+        peers.without_memory.insert(NodeId(5), (1_000, at(10)));
+        assert_eq!(told(&reporter, &peers, 10), spare);
+        peers.without_memory = [(NodeId(2), (1_000, at(10)))].into();
+        assert_eq!(told(&reporter, &peers, 14), "n2");
+        assert_eq!(told(&reporter, &peers, 15), "", "it was not heard of late");
+        let memory = Arc::clone(&reporter.board.metrics.memory);
+        memory.set_limit(1_000);
+        memory.note(1_001);
+        assert_eq!(told(&reporter, &peers, 14), "n0 n2");
+        memory.note(1_000);
+        assert_eq!(told(&reporter, &peers, 14), "n2");
+        for number in [0, 1] {
+            let partition = PartitionId(number);
+            let nodes = [NodeId(0), NodeId(1)].into();
+            let process = ProcessId { partition, ..process(0) };
+            reporter.note(process, &Fact::Members { partition, version: 1, nodes });
+        }
+        let left = if masterless.is_some() { "n2" } else { "" };
+        assert_eq!(told(&reporter, &peers, 14), left, "it may come back where the protocol chooses");
+    }
+}
+
+#[test]
 fn elsewhere_a_majority_is_enough_and_needed() {
     let (mut reporter, mut peers) = (reporter(None), peers());
     let group = (KEYSPACE, PartitionId(0));
@@ -208,6 +235,32 @@ fn a_leader_that_is_silent_for_longer_than_a_failover_takes_is_missed() {
         reporter.note(own, &Fact::Leads { reign: 5 });
         assert!(ready(&reporter, &peers, 400));
     }
+}
+
+#[test]
+fn a_leader_to_which_there_is_no_link_is_told_where_others_are_reached() {
+    let (reporter, mut peers) = (reporter(None), peers());
+    let at = |seconds| Instant::ZERO + Span::from_secs(seconds);
+    for node in [1, 2].map(NodeId) {
+        let (target, random) = (Target::new("127.0.0.1", 1), Random::seeded(1));
+        let (name, hello) = (format!("n{}", node.0), peers.hello.clone());
+        let mut link = Link::new(node, name, target, Token(0), hello, None, random);
+        link.down = Some(at(100));
+        peers.links.insert(node, link);
+    }
+    let all = [0, 1, 2, 3].map(NodeId);
+    let told = |leaders: &[u16], reached: u16, second| {
+        let leaders: Vec<_> = leaders.iter().map(|leader| Some(NodeId(*leader))).collect();
+        let members = vec![&all[..]; leaders.len()];
+        let reaches = |node: &NodeId| node.0 <= reached;
+        let found = reporter.cut_off(&leaders, &members, &peers, at(second), &reaches);
+        found.into_iter().map(|node| node.0).collect::<Vec<_>>()
+    };
+    assert_eq!(told(&[2], 1, 110), [2]);
+    assert_eq!(told(&[2], 1, 109), [0; 0], "another may be found");
+    assert_eq!(told(&[2], 0, 110), [0; 0], "this node reaches nobody");
+    assert_eq!(told(&[0, 3], 1, 110), [0; 0], "to neither a link is down");
+    assert_eq!(told(&[2, 0, 1, 2], 1, 110), [1, 2], "of partitions");
 }
 
 #[test]

@@ -40,12 +40,25 @@ pub struct Status {
     pub unsafe_fsync_off: bool,
     /// Client connections.
     pub clients: usize,
+    /// Its memory.
+    pub memory: MemoryStatus,
     /// The keyspaces.
     pub keyspaces: Vec<KeyspaceStatus>,
     /// The other nodes.
     pub peers: Vec<PeerStatus>,
     /// The processes of this node.
     pub processes: Vec<ProcessStatus>,
+}
+
+/// What a node uses of the memory that it may.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct MemoryStatus {
+    /// Bytes that its process has asked for and not given back; 0 where that is not known.
+    pub used_bytes: u64,
+    /// Bytes that it may use; 0 for any number.
+    pub limit_bytes: u64,
+    /// Whether it uses more.
+    pub full: bool,
 }
 
 /// How a keyspace stands, as this node sees it.
@@ -86,6 +99,11 @@ pub struct KeyspaceStatus {
     /// Where the protocol chooses its replicas and no master serves: the nodes of which one must come first, for nobody else has
     /// all data, as far as this node knows; of several partitions that wait, those of the first.
     pub awaited: Vec<String>,
+    /// The nodes that lead it, as far as this node has heard, to which this node has had no link for longer than another leader takes
+    /// to be found, although it reaches other replicas: what is asked here waits in vain, or some of it.
+    pub cut_off: Vec<String>,
+    /// The nodes that use more memory than they may, for which commands that may make data grow are refused here.
+    pub full: Vec<String>,
     /// How much this node has applied, as its metric of this name, where it has applied anything by a log.
     pub applied: Option<u64>,
     /// Moves of its keys that are not over.
@@ -120,7 +138,8 @@ pub struct PeerStatus {
     pub connected: bool,
     /// The shortest round trip of the last ten seconds, what is emulated included.
     pub round_trip_ms: Option<f64>,
-    /// By how much its wall clock is ahead of this node's, as if both ways took as long.
+    /// By how much its wall clock is ahead of this node's, as if both ways took as long; where that may be wrong by more than half
+    /// a second, as far as it is certain.
     pub clock_ahead_ms: Option<f64>,
     /// Where there is no link, for how many seconds the peer was not heard of, or was tried in vain.
     pub down_seconds: Option<u64>,
@@ -146,6 +165,8 @@ pub struct ProcessStatus {
     pub process: String,
     /// Its keyspace.
     pub keyspace: u16,
+    /// Its partition of that.
+    pub partition: u16,
     /// In which reign it leads, if it does.
     pub leads: Option<u64>,
     /// The furthest position it knows to be decided.

@@ -400,7 +400,7 @@ static CONFIG: &[Spec] = &[
             about("2.0.0", "parameter [parameter ...]", "Settings"),
             config::get,
         )
-        .differs("the settings that clients ask for, as they are here"),
+        .differs("the settings that clients ask for, as they are here, and `elements` of `[limits]`"),
     Group::Server.local("config|help", 2, LOADING | STALE, about("5.0.0", "", "This help"), catalog::help),
     Group::Server
         .local(
@@ -412,7 +412,7 @@ static CONFIG: &[Spec] = &[
         )
         .differs(
             "accepted only where it changes nothing, since the deployment file decides; and for `slowlog-log-slower-than`, \
-             `slowlog-max-len` (up to 4096) and `notify-keyspace-events`, at this node until it stops",
+             `slowlog-max-len` (up to 4096), `notify-keyspace-events` and `maxmemory`, at this node until it stops",
         ),
 ];
 

@@ -1,7 +1,7 @@
 //! Every limit, just kept and just passed.
 
 use super::super::connection::{EAGER, FLOODED, WORK_MAX};
-use super::{World, encode, encode_line, play};
+use super::{World, encode, encode_line, full, play};
 use crate::gateway::{Ask, Login, Outcome, Request, Session};
 use crate::limits::Limits;
 use expect_test::expect;
@@ -551,6 +551,93 @@ fn names_and_patterns_are_short() {
     "#]].assert_eq(&format!("then\n{}", world.transcript()));
     world.receive(&encode(&[b"CLIENT", b"SETNAME", &long[1..]]));
     assert_eq!(world.transcript().trim(), "+OK·");
+}
+
+/// Of Redis.
+const OOM: &str = "-OOM command not allowed when used memory > 'maxmemory'.·";
+
+#[test]
+fn where_a_node_is_full_what_may_make_data_grow_is_refused() {
+    let mut world = full();
+    let text = play(&mut world, "> SET a 1 ; LPUSH l 1 ; SETBIT a 1 1 ; BLMOVE a b LEFT LEFT 0 ; SORT a");
+    assert_eq!((text.matches(OOM).count(), text.contains("  ask ")), (5, false), "{text}");
+    // rq's lock, whose first write is a SET.
+    let text = play(&mut world, "> EVALSHA 4227fa753143e6f652e2e185d254964b3a7413a5 1 lock me 1");
+    assert_eq!((text.matches(OOM).count(), text.contains("  ask ")), (1, false), "{text}");
+    let counters = &world.counters;
+    assert_eq!((counters.limited["memory"], counters.errors["OOM"], counters.rejected["set"]), (6, 6, 1));
+    // redis-py's, which is released, and one that expires later.
+    let text = play(
+        &mut world,
+        "> PUBLISH c m ; GET a ; DEL a ; EXPIRE a 1 ; LPOP l ; SELECT 3 ; SELECT 0
+         > EVALSHA c3f8721cbb97f72bc19e972846bd7aaf91901658 1 lock me
+         > EVALSHA 1cac51482acf5858da00f6d685d68f886cd6b6b2 1 lock me 1000
+         > BLPOP l 1",
+    );
+    assert_eq!((text.matches("OOM").count(), text.matches("  ask ").count()), (0, 7), "{text}");
+    // In another keyspace there is room.
+    let text = play(&mut full(), "> SELECT 3 ; SET a 1");
+    assert!(text.contains("  ask 0 k2 Set"), "{text}");
+}
+
+#[test]
+fn where_a_node_is_full_a_transaction_is_refused_for_what_may_make_data_grow_in_it() {
+    let text = play(&mut full(), "> MULTI ; SET a 1 ; DEL a ; EXEC");
+    let told = format!("+OK·{OOM}+QUEUED·-EXECABORT Transaction discarded because of previous errors.·");
+    assert!(text.contains(&told), "{text}");
+    let text = play(&mut full(), "> MULTI ; DEL a ; GET a ; EXEC");
+    assert!(text.contains("  ask 0 k1 Transaction") && !text.contains("OOM"), "{text}");
+    // It is full only when all is queued.
+    for (queued, refused) in [
+        ("SET a 1", true),
+        ("EVALSHA 4227fa753143e6f652e2e185d254964b3a7413a5 1 lock me 1", true),
+        ("DEL a", false),
+    ] {
+        let mut world = World::new(Login::Open);
+        play(&mut world, &format!("> MULTI ; {queued}"));
+        world.keyspaces = full().keyspaces;
+        let text = play(&mut world, "> EXEC");
+        let told = "-EXECABORT Transaction discarded because of: OOM command not allowed when used memory > 'maxmemory'.·";
+        assert_eq!((text.contains(told), text.contains("  ask ")), (refused, !refused), "{queued}: {text}");
+        if refused {
+            assert!(play(&mut world, "> EXEC").contains("EXEC without MULTI"), "it is over");
+        }
+    }
+}
+
+#[test]
+fn how_much_memory_may_be_used_is_set_and_told_in_the_words_of_redis() {
+    let mut world = World::new(Login::Open);
+    for (given, bytes) in [
+        ("100", "100"),
+        ("100b", "100"),
+        ("2k", "2000"),
+        ("2KB", "2048"),
+        ("100mb", "104857600"),
+        ("3m", "3000000"),
+        ("6gb", "6442450944"),
+        ("1G", "1000000000"),
+        ("0", "0"),
+    ] {
+        let text = play(&mut world, &format!("> CONFIG SET maxmemory {given} ; CONFIG GET maxmemory"));
+        let told = format!("+OK·*2·$9·maxmemory·${}·{bytes}·", bytes.len());
+        assert!(text.contains(&told), "{text}");
+    }
+    for given in ["x", "-1", "1tb", "1.5gb", "mb", "99999999999gb"] {
+        let text = play(&mut world, &format!("> CONFIG SET maxmemory {given}"));
+        let refused = "-ERR CONFIG SET failed (possibly related to argument 'maxmemory') - argument must be a memory value·";
+        assert!(text.contains(refused), "{text}");
+    }
+    world.node.memory.set_limit(6 << 30);
+    world.node.memory.note(3 << 30);
+    world.node.memory_bytes = 4 << 30;
+    let text = play(&mut world, "> INFO memory");
+    for told in [
+        "·used_memory:3221225472·used_memory_human:3.00G·used_memory_rss:4294967296·",
+        "·maxmemory:6442450944·maxmemory_human:6.00G·maxmemory_policy:noeviction·",
+    ] {
+        assert!(text.contains(told), "{text}");
+    }
 }
 
 #[test]

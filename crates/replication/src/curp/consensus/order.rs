@@ -616,3 +616,8 @@ impl<V: Ordered> Process for Order<V> {
         }
     }
 }
+
+#[test]
+fn what_is_kept_has_the_shape_of_its_format() {
+    isochrone_core::shape::hold::<Image<u8>>("curp-consensus");
+}

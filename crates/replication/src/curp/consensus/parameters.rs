@@ -57,7 +57,7 @@ impl Tuning for Parameters {
             );
         }
         knobs::witness(reader, &mut self.witness);
-        self.fast.always_synced = reader.boolean("always_synced", self.fast.always_synced);
+        self.fast.always_synced = isochrone_plan::curp::always_synced(reader);
         self.round = reader.span("witness_round", self.round, LEAST, MOST);
     }
 

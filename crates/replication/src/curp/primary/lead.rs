@@ -20,7 +20,7 @@ use super::unified::{Outline, outline};
 use super::{Mutation, Parameters};
 use crate::curp::key_hashes;
 use crate::order::{Ordered, Reign};
-use isochrone_core::{CommandId, Effects, Instant, NodeId, ProcessId, Slot, Span, Wire};
+use isochrone_core::{CommandId, Effects, Instant, Looks, NodeId, ProcessId, Slot, Span, Wire};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
@@ -157,6 +157,8 @@ pub(super) struct Lead<V> {
     recent: VecDeque<u64>,
     /// No lease of an earlier master holds from then on.
     waits: Instant,
+    /// The beats: copies and witnesses speak when they are spoken to.
+    looks: Looks,
     pub(super) collectors: BTreeMap<NodeId, Collector>,
     /// Suspects that were run again and are not yet safe.
     pub(super) suspected: BTreeSet<CommandId>,
@@ -195,6 +197,7 @@ impl<V: Wire> Lead<V> {
 
     /// Copies that were not heard of for long, or, where they are wanted, whose witnesses were not.
     pub(super) fn silent(&self, now: Instant, silence: Span) -> impl Iterator<Item = NodeId> + '_ {
+        let now = self.looks.until(now);
         let lost = move |target: &Target| now.since(target.heard) >= silence;
         let late = move |target: &Target| !target.started && now.since(target.starting) >= silence * 2;
         let deaf = move |node: NodeId, target: &Target| self.wants_witness(node) && late(target);
@@ -313,6 +316,7 @@ impl<V: Ordered> Order<V> {
             lagging: None,
             recent: VecDeque::new(),
             waits,
+            looks: Looks::default(),
             collectors: BTreeMap::new(),
             suspected: BTreeSet::new(),
             suspects: Vec::new(),
@@ -471,8 +475,12 @@ impl<V: Ordered> Order<V> {
     /// The timer of a master: it says that it lives, and asks again for what is late.
     pub(super) fn beat(&mut self, effects: &mut Effects<Self>) {
         let (now, patience) = (effects.now(), self.parameters().resend);
+        let (heartbeat, silence) = (self.parameters().heartbeat, self.parameters().silence);
         let Some(lead) = &mut self.lead else { return };
+        let still = lead.looks.look(heartbeat, silence, now);
         for (_, target, _) in lead.followers() {
+            target.heard = (target.heard + still).min(now);
+            target.starting = (target.starting + still).min(now);
             if target.follows && target.acked < target.next && now.since(target.moved) >= patience {
                 (target.next, target.moved) = (target.acked, now);
             }

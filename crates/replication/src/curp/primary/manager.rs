@@ -17,8 +17,8 @@ use crate::replica::{self, Replica};
 use crate::request::{Change, Outcome, Refusal, Request};
 use crate::service::{self, Service};
 use isochrone_core::{
-    Blob, Effects, Fact, Footprint, Identity, Instant, Loan, Malformed, Mark, NodeId, Process, ProcessId,
-    RegionId, ReplicaId, Snapshot, Span, Ticket, Wire, Wrap,
+    Blob, Effects, Fact, Footprint, Identity, Instant, Loan, Looks, Malformed, Mark, NodeId, Process,
+    ProcessId, RegionId, ReplicaId, Snapshot, Span, Ticket, Wire, Wrap,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -71,6 +71,7 @@ pub struct Manager<C, R> {
     asker_loan: Loan<Asker>,
     /// While it leads.
     heard: BTreeMap<NodeId, Heard>,
+    looks: Looks,
     /// Copies that a master cannot reach, and until when they are passed over.
     shunned: BTreeMap<NodeId, Instant>,
     /// What was asked of the group and not answered.
@@ -223,6 +224,7 @@ impl<C: Wire + Footprint, R: Wire> Manager<C, R> {
     fn tick(&mut self, effects: &mut Effects<Self>) {
         let now = effects.now();
         effects.arm(Timer::Tick, self.knobs.0.heartbeat);
+        self.look(now);
         if !self.group.order().leads() {
             self.heard.clear();
             self.shunned.clear();
@@ -240,6 +242,15 @@ impl<C: Wire + Footprint, R: Wire> Manager<C, R> {
         self.ask_servers(effects);
         self.act(effects);
         self.choose_managers(effects);
+    }
+
+    /// The tick's look at who is silent.
+    fn look(&mut self, now: Instant) {
+        let Parameters { heartbeat, silence, .. } = self.knobs.0;
+        let still = self.looks.look(heartbeat, silence, now);
+        for heard in self.heard.values_mut() {
+            heard.at = (heard.at + still).min(now);
+        }
     }
 
     /// Brings the group nearer to the managers of the nodes that are not retired, by one that leaves or one that is added.
@@ -306,8 +317,9 @@ impl<C: Wire + Footprint, R: Wire> Manager<C, R> {
         let now = effects.now();
         let silence = self.knobs.0.silence;
         let current = self.group.machine().version;
+        let was_silent = !self.alive(from.node, now);
         let Some(heard) = self.heard.get_mut(&from.node) else { return };
-        if now.since(heard.at) >= silence {
+        if was_silent {
             heard.since = now;
         }
         heard.at = now;
@@ -393,6 +405,7 @@ impl<C: Wire + Footprint, R: Wire> Manager<C, R> {
     }
 
     fn alive(&self, node: NodeId, now: Instant) -> bool {
+        let now = self.looks.until(now);
         self.heard.get(&node).is_some_and(|heard| now.since(heard.at) < self.knobs.0.silence)
     }
 
@@ -625,6 +638,7 @@ impl<C: Wire + Footprint, R: Wire> Process for Manager<C, R> {
             asker: Asker::open(identity, &asker),
             asker_loan: Loan::default(),
             heard: BTreeMap::new(),
+            looks: Looks::default(),
             shunned: BTreeMap::new(),
             asking: None,
             changing: None,
@@ -710,6 +724,41 @@ impl<C: Wire + Footprint, R: Wire> Process for Manager<C, R> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Tuning as _;
+    use isochrone_core::{KeyspaceId, PartitionId};
+
+    /// Servers speak when they are asked, and who stands still asks nobody.
+    #[test]
+    fn who_stood_still_gives_nobody_up_before_it_has_asked() {
+        let (keyspace, partition, role) = (KeyspaceId(1), PartitionId(0), MANAGER);
+        let process = ProcessId { node: NodeId(0), keyspace, partition, role, instance: 0 };
+        let nodes: Arc<[NodeId]> = [0, 1, 2].map(NodeId).into();
+        let parameters = Parameters::for_rtt(Span::from_millis(4));
+        let (heartbeat, silence) = (parameters.heartbeat, parameters.silence);
+        let setup = Setup {
+            founders: nodes.clone(),
+            nodes,
+            regions: Arc::default(),
+            preferred: None,
+            service: Service::for_rtt(Span::from_millis(4)),
+            parameters,
+        };
+        let mut manager = Manager::<Command, Reply>::open(Identity { process, incarnation: 1 }, &setup);
+        let mut now = Instant::ZERO + Span::from_secs(1);
+        let heard = Heard { at: now, since: now, said: None };
+        manager.heard = BTreeMap::from([(NodeId(1), heard)]);
+        manager.look(now);
+        now = now + silence * 3;
+        assert!(manager.alive(NodeId(1), now), "before the tick, when something else has come");
+        manager.look(now);
+        assert!(manager.alive(NodeId(1), now), "and at the tick");
+        let asked = now;
+        while manager.alive(NodeId(1), now) {
+            now = now + heartbeat;
+            manager.look(now);
+        }
+        assert!(now.since(asked) + heartbeat >= silence && now.since(asked) <= silence, "it is silent");
+    }
 
     /// D-41.
     #[test]

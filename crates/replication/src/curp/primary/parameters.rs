@@ -7,7 +7,7 @@ use crate::family::Tuning;
 use crate::knobs::{self, KEEP_BYTES, LEAST, MOST};
 use crate::multipaxos;
 use crate::service::Reply;
-use isochrone_core::deployment::ParameterReader;
+use isochrone_core::deployment::{CURP_COPIES, ParameterReader};
 use isochrone_core::{LeaseTerms, Span};
 
 /// The parameters of the primary-backup form.
@@ -67,7 +67,7 @@ impl Tuning for Parameters {
         let managers = multipaxos::Parameters::for_rtt(rtt_max);
         let near = rtt_max < Span::from_millis(5);
         Parameters {
-            f: isochrone_plan::curp::COPIES,
+            f: CURP_COPIES,
             copies_min: 1,
             batch_max: 50,
             sync_delay: Span::from_millis(if near { 1 } else { 5 }),
@@ -108,7 +108,7 @@ impl Tuning for Parameters {
         self.lease_length = reader.span("lease_length", self.lease_length, LEAST, MOST);
         self.drift_ppm = reader.integer("drift_max_ppm", self.drift_ppm, 1, 100_000);
         knobs::witness(reader, &mut self.witness);
-        self.fast_path.always_synced = reader.boolean("always_synced", self.fast_path.always_synced);
+        self.fast_path.always_synced = isochrone_plan::curp::always_synced(reader);
         self.window = reader.integer("window", self.window as u64, 1, 1 << 24) as usize;
         knobs::window_bytes(reader, &mut self.window_bytes);
         knobs::keep(reader, "keep_slots", &mut self.keep_slots, &mut self.keep_bytes);
@@ -121,7 +121,7 @@ impl Tuning for Parameters {
     /// A spare may hold a copy like any other. What is not given may be more: a keyspace that begins small grows into it.
     fn read_sizes(&mut self, reader: &mut ParameterReader<'_>, replicas: usize, spares: usize) {
         let servers = replicas + spares;
-        self.f = reader.integer("f", self.f as u64, 0, servers.saturating_sub(1).min(6) as u64) as usize;
+        self.f = reader.copies(servers.saturating_sub(1));
         let most = self.copies(servers) as u64;
         self.copies_min = reader.integer("copies_min", self.copies_min as u64, 0, most) as usize;
     }

@@ -304,6 +304,12 @@ impl StateMachine for Registry {
     }
 }
 
+#[test]
+fn what_is_kept_has_the_shape_of_its_format() {
+    isochrone_core::shape::hold::<Registry>("curp-registry");
+    isochrone_core::shape::hold::<Reply>("curp-registry-reply");
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

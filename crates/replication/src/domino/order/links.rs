@@ -4,7 +4,9 @@ use super::super::Mutation;
 use super::super::message::{Beat, Item, Message, Record};
 use super::{Order, Told};
 use crate::order::Ordered;
-use isochrone_core::{Ballot, ClientId, Effects, Instant, Numbered, OrderedLink, ReplicaId, Stamp};
+use isochrone_core::{
+    Ballot, ClientId, Effects, Instant, Numbered, OrderedLink, ReplicaId, Stamp, Urgency, wire,
+};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -331,7 +333,8 @@ impl<V: Ordered> Order<V> {
             if !self.links[seat].up {
                 continue;
             }
-            if std::mem::take(&mut self.links[seat].fresh) {
+            let begins = std::mem::take(&mut self.links[seat].fresh);
+            if begins {
                 let mut first = self.resync(seat);
                 debug_assert!(
                     !first.iter().any(|item| matches!(item, Item::Tick { .. })),
@@ -353,7 +356,12 @@ impl<V: Ordered> Order<V> {
             let received = link.ordered.received();
             let flow = Message::Flow { life, items: Some(numbered), received, beat: None };
             let to = self.members[seat].process;
-            if early { effects.send_ahead(to, flow) } else { effects.send(to, flow) }
+            // Who was only late is told all again: large values need not wait behind themselves, and are sent again.
+            let again = begins && wire::encoded_size(&flow) > Urgency::SMALL;
+            effects.repeating_if(again, |effects| match early {
+                true => effects.send_ahead(to, flow),
+                false => effects.send(to, flow),
+            });
         }
         for (client, told) in std::mem::take(&mut self.told) {
             let Told { voted, rejected, committed } = told;

@@ -161,3 +161,8 @@ fn bounded<T: Serialize>(votes: Vec<T>) -> Vec<Vec<T>> {
     }
     runs
 }
+
+#[test]
+fn what_is_kept_has_the_shape_of_its_format() {
+    isochrone_core::shape::hold::<Piece<u8>>("domino");
+}

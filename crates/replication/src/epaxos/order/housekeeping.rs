@@ -43,6 +43,7 @@ impl<V: Ordered> Order<V> {
             effects.urgently(|effects| effects.send(self.process_of(seat), beat));
         }
         effects.arm(Timer::Heartbeat, self.parameters.heartbeat);
+        self.suspicion.look(self.parameters.heartbeat, now);
         let suspects = self.suspicion.suspects(now);
         if suspects != self.suspects {
             let fresh = suspects.without(self.suspects);

@@ -140,6 +140,25 @@ impl Recoverer {
     }
 }
 
+/// It stands still over an instance of the fifth, behind which it comes first: it has asked nobody meanwhile.
+#[test]
+fn who_stood_still_recovers_nothing_before_it_has_listened() {
+    let mut recoverer = Recoverer::new();
+    let (id, batch) = (InstanceId::at(4, 1), Arc::from([Blob::from(vec![7])]));
+    let (attributes, role) = (Attributes { seq: 1, ..Attributes::default() }, message::Role::Acceptor);
+    let executed = [0; SEATS];
+    recoverer.hear(4, Message::PreAccept { id, batch, bytes: 1, attributes, executed, role });
+    recoverer.pass(1, &[1, 2, 3, 4]);
+    recoverer.now = recoverer.now + Span::from_secs(1);
+    recoverer.act(|order, effects| order.expire(Timer::Heartbeat, effects));
+    recoverer.act(|order, effects| order.expire(Timer::Tick, effects));
+    assert_eq!(recoverer.ballots(), []);
+    assert!(recoverer.order.suspects.is_empty());
+    // The others speak, and the fifth is gone.
+    recoverer.pass(10, &[1, 2, 3]);
+    assert_eq!(recoverer.ballots().len(), 1);
+}
+
 /// The second leads an instance and falls silent. What a validation of it says may be long on its way. In a higher ballot it
 /// would be said anew, behind the first, and in vain.
 #[test]

@@ -4,7 +4,7 @@ use super::{Configuration, Form, Log, Message, Mutation, Record, Report, Role, T
 use crate::election::Gathering;
 use isochrone_core::{
     Admit, Ballot, Count, Effects, Instant, LeaseTerms, ProcessId, ReplicaId, ReplicaSet, Slot, Span, Tally,
-    Wire,
+    Urgency, Wire, wire,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -153,7 +153,7 @@ impl<V: Wire> Log<V> {
     pub(super) fn give_way(&mut self, now: Instant) {
         let busy = match &self.role {
             Role::Leader(reign) => self.decided < reign.serving,
-            Role::Candidate(campaign) => campaign.gathering.is_prolonged(),
+            Role::Candidate(campaign) => campaign.gathering.is_prolonged(self.parameters.election, now),
             Role::Follower | Role::Poll { .. } => false,
         };
         if busy {
@@ -165,7 +165,7 @@ impl<V: Wire> Log<V> {
         let voter = self.seat(from);
         if let Role::Candidate(campaign) = &mut self.role
             && campaign.ballot == ballot
-            && voter.is_some_and(|voter| campaign.asked.contains(voter))
+            && voter.is_some_and(|voter| campaign.asked.without(campaign.promised()).contains(voter))
         {
             campaign.gathering.goes_on(now);
         }
@@ -283,6 +283,9 @@ impl<V: Wire> Log<V> {
             effects.urgently(|effects| effects.send(from, Message::Promising { ballot }));
         }
         let report = Box::new(self.report(ballot, first, effects));
+        // Where candidates come and go, they are told the same values: see `Log::lead`.
+        let large = || wire::encoded_size(&report.accepted) > Urgency::SMALL;
+        let again = again || self.watch.is_unsteady() && large();
         let promised = Message::Promised { ballot, report };
         effects.repeating_if(again, |effects| effects.send(from, promised));
     }

@@ -7,7 +7,8 @@ use super::{
 };
 use crate::request::Refusal;
 use isochrone_core::{
-    Ballot, Effects, Instant, Lease, ProcessId, ReplicaId, ReplicaSet, Slot, SlotLog, Span, Suspicion, Wire,
+    Ballot, Effects, Instant, Lease, ProcessId, ReplicaId, ReplicaSet, Slot, SlotLog, Span, Suspicion,
+    Urgency, Wire,
 };
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -208,8 +209,8 @@ impl<V: Wire> Log<V> {
             barrier,
             lease: Lease::default(),
             waiting: waits.then_some(leases),
-            contact: Suspicion::watching([], self.parameters.election * 2, now),
-            said: Instant::ZERO,
+            contact: Suspicion::watching([], self.watch.silence() * 2, now),
+            said: now,
             answered: BTreeMap::new(),
             learner: None,
             task: None,
@@ -229,7 +230,9 @@ impl<V: Wire> Log<V> {
             let report = campaign.reports.iter().find(|(replica, _)| *replica == peer.replica);
             let reached = report.map_or(from, |(_, report)| report.decided.min(from));
             let first = if reached < self.votes.base() { from } else { reached };
-            self.send_open(peer.process, first, effects);
+            // Where leaders come and go, they send the same values: large ones need not wait behind themselves. They are sent again.
+            let again = self.watch.is_unsteady() && flying_bytes > Urgency::SMALL;
+            effects.repeating_if(again, |effects| self.send_open(peer.process, first, effects));
         }
         effects.record(Record::Adopted { ballot, from, values, decided: self.decided });
         if next > from {
@@ -427,6 +430,18 @@ impl<V: Wire> Log<V> {
 
     fn beat_as(&mut self, sent: Instant, effects: &mut Effects<Self>) {
         let now = effects.now();
+        if self.watch.forget(now) {
+            self.draw_patience(effects);
+        }
+        if let Role::Leader(reign) = &mut self.role {
+            // Who follows bears as much one way. No lease rests on it: those end by what was answered, and when.
+            reign.contact.bear(self.watch.silence() * 2);
+            // Who stood still, busy with a large value perhaps, has asked nobody meanwhile, and has read no answer.
+            let late = now.since(reign.said).saturating_sub(self.parameters.heartbeat);
+            if late >= self.parameters.election {
+                reign.contact.excuse(late, now);
+            }
+        }
         self.pursue(effects);
         let (decided, me) = (self.decided, self.me);
         let Role::Leader(reign) = &mut self.role else { return };
@@ -435,7 +450,8 @@ impl<V: Wire> Log<V> {
         if !hears {
             // Deaf or cut off: others will elect another, and clients had better look for it.
             effects.mark(Note::Counted("leaders_cut_off"));
-            return self.step_down(effects);
+            self.step_down(effects);
+            return self.watch.cut_off(ballot);
         }
         let Role::Leader(reign) = &mut self.role else { return };
         reign.said = reign.said.max(sent);
@@ -485,6 +501,7 @@ impl<V: Wire> Log<V> {
         effects: &mut Effects<Self>,
     ) {
         let Some(follower) = self.seat(from) else { return };
+        self.watch.answered(ballot, effects.now());
         let terms = self.parameters.lease_terms().at_most(bound);
         let ours = self.decided;
         let Role::Leader(reign) = &mut self.role else { return };

@@ -651,3 +651,8 @@ impl<V: Wire> Log<V> {
         self.watch.draw(self.me, places, effects.random());
     }
 }
+
+#[test]
+fn what_is_kept_has_the_shape_of_its_format() {
+    isochrone_core::shape::hold::<Image<u8>>("multipaxos");
+}

@@ -126,6 +126,30 @@ fn an_own_instance_that_only_the_dead_have_executed_is_proposed_again() {
     group.agree(3);
 }
 
+/// The sequencer stands still and speaks again in time, just before R1's or R2's patience ends. It has read nothing yet of what
+/// they said meanwhile.
+#[test]
+fn a_sequencer_that_stood_still_speaks_before_it_has_listened() {
+    let mut group = Group::new(3, None);
+    group.pass_millis(500);
+    let heartbeat = group.setup.parameters.heartbeat;
+    let patience = group.orders[1].patience.min(group.orders[2].patience);
+    let beat = group.timers[&(0, Timer::Beat)];
+    let back = beat + patience.saturating_sub(heartbeat + Span::from_micros(1));
+    group.timers.insert((0, Timer::Beat), back);
+    group.keeps = true;
+    group.passes = |_, to, _| to != 0;
+    group.pass(back.since(group.now));
+    (group.keeps, group.passes) = (false, all);
+    let kept = std::mem::take(&mut group.kept);
+    group.network.extend(kept);
+    group.deliver();
+    group.propose(1, 1);
+    group.pass_millis(2_000);
+    assert_eq!((group.sequencer(), group.orders[1].view), (Some(0), view(1, 0)));
+    group.agree(1);
+}
+
 /// Where messages take no time, what passes is the silence that makes a suspect, which is as long as a lease, and the turn
 /// of whoever comes next behind the dead, a quarter of it: in the place of the heartbeat of `specs/sdpaxos.md` 8, F9.
 #[test]

@@ -59,6 +59,34 @@ fn under_uniform_overload_sequencers_are_replaced_no_more_often_than_the_rest_al
     }
 }
 
+/// What the sequencer tells R1 is lost or late: it gets its slots with what others have executed, or with the log of the next
+/// view. They have come all the same.
+#[test]
+fn slots_that_come_by_way_of_others_are_not_waited_for() {
+    let (mut group, mut name) = (Group::new(3, None), 0);
+    group.passes = |_, to, message| to != 1 || !orders(message);
+    let asks = |group: &mut Group, name: &mut u8| {
+        group.propose(1, *name);
+        *name = (*name + 1) % 200;
+    };
+    for _ in 0..90 {
+        asks(&mut group, &mut name);
+        group.pass_millis(33);
+    }
+    assert!(group.executed[1].len() > 60, "{}", group.executed[1].len());
+    assert_eq!((group.sequencer(), group.orders[1].view), (Some(0), view(1, 0)), "nobody thought it slow");
+    group.pass_millis(1_000);
+    // R1 hears of these by the log of R2's view.
+    for _ in 0..30 {
+        asks(&mut group, &mut name);
+    }
+    group.act(0, |order, effects| order.change(Ticket(5), Change::Lead(NodeId(2)), effects));
+    group.deliver();
+    group.passes = all;
+    group.pass_millis(4_000);
+    assert_eq!((group.sequencer(), group.executed[1].len()), (Some(2), 120));
+}
+
 /// R1 and R2 think R0 slow, and R1 is asked only once: it thinks so no longer, and says that it lives, before R0 is heard
 /// again. Then R2 asks again and follows R0, whose input is late.
 #[test]

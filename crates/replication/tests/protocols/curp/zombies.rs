@@ -3,9 +3,10 @@
 
 use super::actor::{Count, Wired, process};
 use super::script::Play;
-use isochrone_core::{Instant, NodeId, Span};
+use super::world::parameters;
+use isochrone_core::{Instant, NodeId, Process as _, Span};
 use isochrone_replication::REPLICA;
-use isochrone_replication::curp::primary::{Message as Spoken, WITNESS};
+use isochrone_replication::curp::primary::{MANAGER, Message as Spoken, WITNESS};
 use isochrone_replication::message::Message;
 use isochrone_replication::order::Reign;
 
@@ -129,6 +130,38 @@ fn a_record_under_an_old_list_is_worth_nothing_under_the_new_one() {
         play.ends_well().unwrap();
         assert_eq!(play.clients[0].last.unwrap().0, 1);
     }
+}
+
+/// Copies speak when they are spoken to, and a master that stood still has asked none of them: the managers, who ask it first,
+/// would give it up for copies that live.
+#[test]
+fn a_master_that_stood_still_calls_no_copy_silent_before_it_has_asked() {
+    let mut play = Play::new(3, 2, vec![vec![Count::add(1)]], None, |_, _| {});
+    play.ends_well().unwrap();
+    let silence = parameters(2).silence;
+    // What it says to the managers now; nothing else arrives.
+    let told = |play: &mut Play| {
+        play.net.clear();
+        play.ping(0);
+        while !play.net.is_empty() {
+            let (from, to, message) = play.net.remove(0);
+            if from.role == MANAGER || to.role == MANAGER {
+                play.deliver(from, to, message);
+            }
+        }
+        std::mem::replace(&mut play.silent, vec![NodeId(9)])
+    };
+    assert_eq!(told(&mut play), []);
+    play.now = play.now + silence * 2;
+    assert_eq!(told(&mut play), [], "its beat is late");
+    let clock = play.clock(0);
+    while let Some(timer) = play.servers[0].due(clock) {
+        play.serve(0, |process, effects| process.expire(timer, effects));
+    }
+    assert_eq!(told(&mut play), [], "nobody can have answered yet");
+    play.lose([1, 2], [1, 2]);
+    play.pass(silence);
+    assert_eq!(told(&mut play), [1, 2].map(NodeId), "they are gone");
 }
 
 /// The managers give a master up for its only copy, which is dead by then or dies before it has told anybody; the master

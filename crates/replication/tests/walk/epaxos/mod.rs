@@ -9,10 +9,18 @@ use isochrone_core::Span;
 use isochrone_replication::Tuning as _;
 use isochrone_replication::epaxos::{Message, Mutation, Order, Parameters, Record};
 
-fn world(replicas: usize, mutation: Option<Mutation>, delegate: bool) -> World<Order<Letter>> {
+/// Who is silent for an hour is suspected; a beat an hour behind the last is not so late that its replica stood still.
+fn hourly(replicas: usize, tune: impl FnOnce(&mut Parameters)) -> World<Order<Letter>> {
     let mut parameters = Parameters::for_rtt(Span::from_millis(1));
-    (parameters.mutation, parameters.delegate) = (mutation, delegate);
-    let mut world = World::new(replicas, parameters);
+    tune(&mut parameters);
+    parameters.heartbeat = parameters.patience * 3 / 5;
+    World::with_hour(replicas, parameters, parameters.patience)
+}
+
+fn world(replicas: usize, mutation: Option<Mutation>, delegate: bool) -> World<Order<Letter>> {
+    let mut world = hourly(replicas, |parameters| {
+        (parameters.mutation, parameters.delegate) = (mutation, delegate);
+    });
     world.values = vec![Letter::new(1, 0), Letter::new(2, 0)];
     world.timers = vec![3; replicas];
     world
@@ -32,9 +40,9 @@ fn no_order_of_messages_found_breaks_the_order_of_execution() {
 /// The first replica's command, or another's as well, which interferes. The second may once suspect everybody, and recover
 /// what it knows to be open. Heartbeats are lost: what they tell comes when all else is over.
 fn small(leaders: &[usize], thrifty: bool, mutation: Option<Mutation>) -> World<Order<Letter>> {
-    let mut parameters = Parameters::for_rtt(Span::from_millis(1));
-    (parameters.mutation, parameters.delegate, parameters.thrifty) = (mutation, false, thrifty);
-    let mut world = World::new(3, parameters);
+    let mut world = hourly(3, |parameters| {
+        (parameters.mutation, parameters.delegate, parameters.thrifty) = (mutation, false, thrifty);
+    });
     world.deliver();
     (world.one_clock, world.together, world.timers) = (true, true, vec![0, 1, 0]);
     world.loses = |message| matches!(message, Message::Heartbeat { .. } | Message::Heard { .. });

@@ -120,6 +120,11 @@ impl State {
     }
 }
 
+#[test]
+fn what_is_kept_has_the_shape_of_its_format() {
+    isochrone_core::shape::hold::<Chunk>("carousel");
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
