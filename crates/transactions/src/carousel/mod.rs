@@ -40,10 +40,6 @@
 //!   client the outcome, never earlier: a coordinator that lost its leader may still have to ask.
 //! - Votes travel to a new leader when it asks for them, not with the promise: who has promised a term votes in no
 //!   earlier one, so its list cannot change in between. It costs a failover one round trip.
-//! - What only reads is prepared too where it is to see the latest, and readers share: among those that never cease a writer would
-//!   never be prepared. A leader that has refused one for the sake of readers alone refuses further readers of that key until a
-//!   writer is prepared, for some round trips at most. They are refused as for any conflict, in one step with the check, so that
-//!   what is prepared together is so as before.
 //! - Replicas are added and removed. Votes count together where they were cast among the same members, and who leads
 //!   casts none from the order to change them until that is decided: what was settled before lies in the log before
 //!   the change. A change waits until a new leader serves, and a new leader for a change that it has inherited.

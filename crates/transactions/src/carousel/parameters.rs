@@ -31,9 +31,6 @@ pub struct Parameters {
     pub missed: u64,
     /// How long something may go unanswered before it is asked again; doubled each time.
     pub resend: Span,
-    /// How long a leader refuses further readers of a key for somebody who is to change it: what is prepared is over by then,
-    /// and who was refused has come again.
-    pub yields: Span,
     /// How long a prepared transaction or a vote may lie before its end is asked for.
     pub orphan: Span,
     /// How long a transaction may be open before it is to be committed (8.3), and how long a client waits for its end.
@@ -73,7 +70,6 @@ impl Tuning for Parameters {
             heartbeat: Span::from_millis(500),
             missed: 6,
             resend,
-            yields: rtt_max * 4 + Span::from_millis(20),
             orphan: resend * 2 + Span::from_secs(1),
             limit: Span::from_secs(30),
             ceiling: Span::from_secs(1) + rtt_max,

@@ -33,7 +33,6 @@ both! {
     write_skew_is_refused => write_skew,
     blind_writers_do_not_mix => blind_writers,
     readers_share => readers,
-    who_is_to_change_what_is_read_gets_on_before_further_readers => reader_yields,
     what_is_declared_and_not_written_stays => subset,
     a_pending_writer_is_in_the_way_of_readers_at_a_moment => moments,
     a_client_that_dies_before_it_commits_leaves_nothing => dead_client,
@@ -86,33 +85,6 @@ fn readers<F: Family>() {
         let outcome = play.wait(ticket);
         assert!(committed(&outcome), "{outcome:?}");
     }
-}
-
-/// A reader was in the way of a writer: the next one is refused, and the writer, that comes again, is not. Then all go on.
-fn reader_yields<F: Family>() {
-    let mut play = play::<F>();
-    let (read, own) = (Blob::from("1:read"), Blob::from("1:own"));
-    let write = |play: &mut Play<F>| {
-        let (txn, _) = play.begin(4, &[], from_ref(&read));
-        let ticket = play.commit(4, txn, &[(&read, "v")]);
-        play.wait(ticket)
-    };
-    let look = |play: &mut Play<F>| {
-        let (txn, reads) = play.begin(5, from_ref(&read), from_ref(&own));
-        let ticket = play.commit(5, txn, &[(&own, "x")]);
-        (play.wait(ticket), reads[0].value.clone())
-    };
-    let (first, _) = play.begin(3, from_ref(&read), from_ref(&own));
-    assert_eq!(write(&mut play), Outcome::Aborted(Reason::Conflict));
-    let first = play.commit(3, first, &[(&own, "x")]);
-    assert!(committed(&play.wait(first)));
-    play.run(RTT * 4);
-    assert_eq!(look(&mut play).0, Outcome::Aborted(Reason::Conflict));
-    assert!(committed(&write(&mut play)));
-    play.run(RTT * 4);
-    let (outcome, value) = look(&mut play);
-    assert!(committed(&outcome), "{outcome:?}");
-    assert_eq!(value, Some("v".into()));
 }
 
 /// S6.

@@ -1,4 +1,4 @@
-//! One key that everybody changes, or looks at, from every region.
+//! One key that everybody changes, from every region.
 
 use super::scans::stands;
 use isochrone_core::command::{Command, Operation, Response};
@@ -7,24 +7,11 @@ use isochrone_sim::{Admin, Driver, FaultPlan, FaultSet, Next, Session, Simulatio
 use isochrone_transactions::commands::{Answer, Ask, Served};
 use isochrone_transactions::{Family, carousel, tapir, twopc};
 
-/// What the sessions of a node do.
-#[derive(Clone, Copy, Default)]
-enum Does {
-    #[default]
-    Counts,
-    Reads,
-    Nothing,
-}
-
-/// Sessions that count together, or look at the count.
+/// Sessions that count together.
 #[derive(Default)]
 struct Counters {
     until: Instant,
     /// By node.
-    does: [Does; 4],
-    /// Between an answer and the next question.
-    pause: Span,
-    /// What was answered, by node.
     counted: [u64; 4],
     replies: Vec<i64>,
     refused: u64,
@@ -37,28 +24,21 @@ impl<F: Family> Driver<Served<F>> for Counters {
         if now >= self.until {
             return Next::Done;
         }
-        let operation = match self.does[usize::from(session.client.node.0)] {
-            Does::Counts => Operation::IncrBy { key: "total".into(), by: 1 },
-            Does::Reads => Operation::Get { key: "total".into() },
-            Does::Nothing => return Next::Done,
-        };
-        let at = now + self.pause;
-        self.asked.push((session, at));
-        let stamp = Stamp::from_nanos(1_700_000_000_000_000_000 + at.as_nanos());
-        Next::Request { at, request: Ask::Command(Command::new(stamp, operation)) }
+        self.asked.push((session, now));
+        let stamp = Stamp::from_nanos(1_700_000_000_000_000_000 + now.as_nanos());
+        let operation = Operation::IncrBy { key: "total".into(), by: 1 };
+        Next::Request { at: now, request: Ask::Command(Command::new(stamp, operation)) }
     }
 
     fn completed(&mut self, session: Session, _: Ticket, answer: Answer, now: Instant) {
         let place = self.asked.iter().position(|(other, _)| other.number == session.number).unwrap();
         let (_, since) = self.asked.swap_remove(place);
         self.slowest = self.slowest.max(now.since(since));
-        let node = usize::from(session.client.node.0);
-        match (self.does[node], answer) {
-            (Does::Counts, Answer::Replied(Response::Integer(count))) => {
+        match answer {
+            Answer::Replied(Response::Integer(count)) => {
                 self.replies.push(count);
-                self.counted[node] += 1;
+                self.counted[usize::from(session.client.node.0)] += 1;
             }
-            (Does::Reads, Answer::Replied(_)) => self.counted[node] += 1,
             _ => self.refused += 1,
         }
     }
@@ -69,23 +49,14 @@ impl<F: Family> Driver<Served<F>> for Counters {
 }
 
 fn counts<F: Family>(partitions: usize, crash: Option<u16>) -> Counters {
-    let until = Instant::ZERO + Span::from_secs(if crash.is_some() { 80 } else { 60 });
-    answered::<F>(partitions, 3, crash, Counters { until, ..Counters::default() })
-}
-
-/// With so many sessions a node.
-fn answered<F: Family>(
-    partitions: usize,
-    sessions: u32,
-    crash: Option<u16>,
-    mut counters: Counters,
-) -> Counters {
     let (mut config, placement) = stands::<F>(7, partitions);
-    config.sessions = sessions;
+    config.sessions = 3;
     config.horizon = Span::from_secs(3_600);
     let mut simulation = Simulation::<Served<F>>::new(config, &placement);
     let plan = FaultPlan::draw(7, FaultSet::NONE, &simulation.shape(1));
     simulation.set_faults(plan);
+    let until = Instant::ZERO + Span::from_secs(if crash.is_some() { 80 } else { 60 });
+    let mut counters = Counters { until, ..Counters::default() };
     simulation.boot();
     simulation.run_for(Span::from_secs(20), &mut counters);
     if let Some(node) = crash {
@@ -119,30 +90,6 @@ fn whoever_changes_a_key_that_all_change_gets_on() {
         fair::<carousel::Fast>(partitions);
         fair::<tapir::Family>(partitions);
     }
-}
-
-/// Nobody but the third node changes the key; two others look at it again and again, so that there is hardly a moment in which
-/// nothing of theirs is prepared at the leader, which is at the first node.
-#[test]
-fn whoever_changes_a_key_that_others_look_at_all_the_time_gets_on() {
-    fn gets_on<F: Family>() {
-        let counters = Counters {
-            until: Instant::ZERO + Span::from_secs(60),
-            does: [Does::Nothing, Does::Reads, Does::Counts, Does::Reads],
-            pause: Span::from_millis(20),
-            ..Counters::default()
-        };
-        let mut found = answered::<F>(1, 1, None, counters);
-        println!("{}: {:?}, {} refused, slowest {}", F::NAME, found.counted, found.refused, found.slowest);
-        assert_eq!(found.refused, 0, "{}", F::NAME);
-        let least = found.counted[1..].iter().min();
-        assert!(least >= Some(&20), "{}: {:?}", F::NAME, found.counted);
-        found.replies.sort_unstable();
-        let all: Vec<i64> = (1..=found.replies.len() as i64).collect();
-        assert_eq!(found.replies, all, "{}: each increment once", F::NAME);
-    }
-    gets_on::<carousel::Basic>();
-    gets_on::<carousel::Fast>();
 }
 
 /// The first node leads, and others forward to it what they are asked; the last has no replica.

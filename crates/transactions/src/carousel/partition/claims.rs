@@ -53,11 +53,6 @@ impl Claims {
         self.keys.get(key).is_some_and(|claims| claims.as_slice().iter().any(|(_, writes)| *writes))
     }
 
-    /// Whether somebody claims a key, and nobody to write it.
-    pub(super) fn only_read(&self, key: &Blob) -> bool {
-        self.keys.contains_key(key) && !self.written(key)
-    }
-
     /// Whether nothing is claimed.
     pub(super) fn is_empty(&self) -> bool {
         self.keys.is_empty()

@@ -21,7 +21,7 @@ use crate::request::{TxnId, Update};
 use claims::Claims;
 use coordinator::Running;
 use isochrone_core::{
-    Ballot, Blob, ClientId, Identity, Instant, Malformed, PartitionId, ProcessId, ReplicaId, Span, Stamp,
+    Ballot, ClientId, Identity, Instant, Malformed, PartitionId, ProcessId, ReplicaId, Span, Stamp,
 };
 use isochrone_replication::multipaxos;
 use isochrone_replication::order::Member;
@@ -76,16 +76,10 @@ struct State {
     barrier: Ballot,
 }
 
-/// Keys at which those who only read them are refused, for somebody who is to change them: among readers that never cease
-/// there would be no gap. Whom a leader refuses is its own affair, so that nothing but who gets on rests on this, and it ends
-/// with the leader's term.
-#[derive(Clone, Hash, Debug, Default)]
-struct Yields(BTreeMap<Blob, Yield>);
-
-/// For how long.
-#[derive(Copy, Clone, Hash, Debug)]
-struct Yield {
-    since: Instant,
+/// When readers of the directory's entry, which all are, are refused for somebody who is to change it: among readers that
+/// never cease there would be no gap.
+#[derive(Clone, Hash, Debug)]
+struct Yields {
     until: Instant,
     /// No more are before that, whatever stands in the way: one that stays open for long, say.
     rests: Instant,
@@ -93,39 +87,22 @@ struct Yield {
 
 /// Times as long as readers were refused they are not after that.
 const YIELDS_ONE_IN: u64 = 8;
-/// Keys at a time; beyond, what rests the soonest is forgotten.
-const YIELDS_MAX: usize = 1_024;
 
 impl Yields {
-    /// Readers are in the way of a change: what ends soon has within this time, and whoever is to change the key has come
-    /// again; within twice the time, where it has and something was still in the way.
-    fn ask(&mut self, key: &Blob, now: Instant, span: Span) {
-        let (since, until) = match self.0.get(key) {
-            Some(held) if now < held.until => (held.since, (now + span).min(held.since + span * 2)),
-            Some(held) if now < held.rests => return,
-            _ => (now, now + span),
-        };
-        if self.0.len() >= YIELDS_MAX && !self.0.contains_key(key) {
-            let first = self.0.iter().min_by_key(|(_, held)| held.rests).map(|(key, _)| key.clone());
-            first.and_then(|first| self.0.remove(&first));
-        }
-        let rests = until + until.since(since) * YIELDS_ONE_IN;
-        self.0.insert(key.clone(), Yield { since, until, rests });
+    fn new() -> Yields {
+        Yields { until: Instant::ZERO, rests: Instant::ZERO }
     }
 
-    /// Whether somebody is refused who is to read a key, which others read or do not. Where none do, nothing but the one who is to
-    /// change it is waited for, and readers that come in its way again are refused again after as long.
-    fn hold(&mut self, key: &Blob, now: Instant, read: bool) -> bool {
-        let Some(held) = self.0.get_mut(key).filter(|held| now < held.until) else { return false };
-        if !read {
-            held.rests = held.until + held.until.since(held.since);
+    /// Somebody is in the way of a change: what ends soon has within this time.
+    fn ask(&mut self, now: Instant, span: Span) {
+        if now >= self.rests {
+            self.until = now + span;
+            self.rests = self.until + span * YIELDS_ONE_IN;
         }
-        true
     }
 
-    /// Somebody is about to change a key.
-    fn came(&mut self, key: &Blob) {
-        self.0.remove(key);
+    fn hold(&self, now: Instant) -> bool {
+        now < self.until
     }
 }
 

@@ -3,6 +3,8 @@
 use super::{Closed, Lead, Partition, Phase, Turn, plus, version};
 use crate::carousel::Mutation;
 use crate::carousel::message::{Ended, Entry, Part, Under, Verdict, Vote, Word};
+use crate::directory::located::is_entry;
+use crate::map::Split;
 use crate::request::{Read, Reason, TxnId, Update};
 use isochrone_core::{Blob, ClientId, Instant, ProcessId};
 use isochrone_store::versions::Version;
@@ -220,29 +222,20 @@ impl Partition {
         self.append_decision(Vote { txn, part, coordinator, term: turn.term(), verdict }, turn);
     }
 
-    /// Whether a transaction in whose way nobody is leaves what it reads to somebody who is to change that ([`super::Yields`]).
+    /// Whether a transaction is to wait for another that changes the directory's entry ([`super::Yields`]).
     fn yields(&mut self, conflict: bool, part: &Part, now: Instant) -> bool {
-        let (claims, span) = (&self.claims, self.knobs.yields);
+        if self.map.split != Split::Named {
+            return false;
+        }
         let Some(lead) = &mut self.lead else { return false };
-        if conflict {
-            if part.reads.iter().chain(part.writes.iter()).any(|key| claims.written(key)) {
-                // Readers alone are not what it waits for.
-                return false;
+        if part.writes.iter().any(|key| is_entry(key)) {
+            if conflict {
+                // Long enough for whoever is to change it to try again.
+                lead.yields.ask(now, self.knobs.resend * 2);
             }
-            // Long enough for it to try again.
-            let read = part.writes.iter().filter(|key| claims.only_read(key));
-            read.for_each(|key| lead.yields.ask(key, now, span));
             return false;
         }
-        if lead.yields.0.is_empty() {
-            return false;
-        }
-        let mut held = part.reads.iter().filter(|key| lead.yields.hold(key, now, claims.only_read(key)));
-        let yields = held.any(|key| !part.writes.contains(key));
-        if !yields {
-            part.writes.iter().for_each(|key| lead.yields.came(key));
-        }
-        yields
+        lead.yields.hold(now) && part.reads.iter().any(|key| is_entry(key))
     }
 
     /// Puts a prepare decision into the log.

@@ -33,7 +33,7 @@ impl Partition {
             clients: BTreeMap::new(),
             floors: BTreeMap::new(),
             asked: BTreeMap::new(),
-            yields: Yields::default(),
+            yields: Yields::new(),
             sweeps: 0,
         });
         turn.append(Entry::Open { term });

@@ -1,6 +1,6 @@
 //! One replica of a partition, input by input.
 
-use super::{LIVES_MAX, Parameters, Partition, State, YIELDS_MAX, YIELDS_ONE_IN, Yields, snapshot};
+use super::{LIVES_MAX, Parameters, Partition, State, YIELDS_ONE_IN, Yields, snapshot};
 use crate::carousel::Mutation;
 use crate::carousel::message::{Part, Verdict, Vote, Word};
 use crate::family;
@@ -94,51 +94,17 @@ fn what_names_a_partition_that_is_none_is_passed_over() {
     assert_eq!(terms(None, nowhere), (Vec::new(), 0));
 }
 
-/// For one that stays open as long as somebody wants to change a key, the others are refused for a part of the time only.
+/// For one that stays open as long as somebody wants to change the entry, the others are refused for a part of the time only.
 #[test]
 fn readers_are_not_refused_for_as_long_as_one_is_open() {
-    let (key, span, mut yields) = (Blob::from("k"), Span::from_millis(200), Yields::default());
+    let (span, mut yields) = (Span::from_millis(200), Yields::new());
     let mut refused = 0;
     for tick in 0..10_000 {
         let now = Instant::ZERO + Span::from_millis(tick);
-        yields.ask(&key, now, span);
-        refused += u64::from(yields.hold(&key, now, true));
+        yields.ask(now, span);
+        refused += u64::from(yields.hold(now));
     }
-    assert_eq!(refused, 400 * 10_000_u64.div_ceil(400 * (1 + YIELDS_ONE_IN)));
-}
-
-#[test]
-fn readers_are_refused_until_somebody_who_changes_the_key_comes() {
-    let at = |millis| Instant::ZERO + Span::from_millis(millis);
-    let (key, other, span, mut yields) =
-        (Blob::from("k"), Blob::from("l"), Span::from_millis(200), Yields::default());
-    yields.ask(&key, at(0), span);
-    assert!(yields.hold(&key, at(199), true) && !yields.hold(&other, at(199), true));
-    assert!(!yields.hold(&key, at(200), true));
-    yields.ask(&key, at(1_000), span);
-    assert!(!yields.hold(&key, at(1_000), true), "one is open for long");
-    yields.ask(&key, at(1_800), span);
-    yields.came(&key);
-    assert!(!yields.hold(&key, at(1_801), false));
-    yields.ask(&key, at(1_900), span);
-    // Nothing was in the way any more, and nobody came.
-    assert!(yields.hold(&key, at(2_000), false));
-    yields.ask(&key, at(2_200), span);
-    assert!(!yields.hold(&key, at(2_299), true), "readers have as long to themselves");
-    yields.ask(&key, at(2_300), span);
-    assert!(yields.hold(&key, at(2_300), true));
-}
-
-#[test]
-fn keys_at_which_readers_are_refused_are_bounded() {
-    let (span, mut yields) = (Span::from_secs(1), Yields::default());
-    let now = |number| Instant::ZERO + Span::from_micros(number);
-    let key = |number: u64| Blob::from(number.to_string().as_str());
-    let many = YIELDS_MAX as u64 + 10;
-    (0..many).for_each(|number| yields.ask(&key(number), now(number), span));
-    assert_eq!(yields.0.len(), YIELDS_MAX);
-    assert!(!yields.hold(&key(9), now(many), true) && yields.hold(&key(10), now(many), true));
-    assert!(yields.hold(&key(many - 1), now(many), true));
+    assert_eq!(refused, 200 * 10_000_u64.div_ceil(200 * (1 + YIELDS_ONE_IN)));
 }
 
 /// Each restart of a client is another life.
