@@ -837,8 +837,9 @@ impl Clients {
         let (bulk_max, elements_max) = (self.limits.bulk_bytes, self.limits.elements);
         let view = self.keyspaces.iter().find(|view| view.id == keyspace);
         let selected = view.map(|view| view.index.into());
+        let full = view.is_some_and(|view| !view.full.is_empty());
         let mut given = Given { selected, stamp, random: &mut self.random, scripts, bulk_max, elements_max };
-        call::understand(words, keyspace, user, users, &mut given)
+        call::understand(words, keyspace, full, user, users, &mut given)
     }
 
     /// Every limit.

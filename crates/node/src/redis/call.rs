@@ -21,7 +21,7 @@ pub(crate) struct Call {
     pub(crate) name: &'static str,
     /// What it asks of the keyspace.
     pub(crate) operation: Operation,
-    /// Whether it may make data grow.
+    /// Whether it may make data grow, and a node is full.
     pub(crate) grows: bool,
     /// What follows from the answer.
     pub(crate) after: After,
@@ -44,13 +44,15 @@ pub(crate) enum Objection {
     Denied(String),
 }
 
-/// Understands a command of this user, a list of strings. What is denied goes into ACL LOG.
+/// Understands a command of this user, a list of strings, for a keyspace for which a node is full, or none is. What is denied goes into
+/// ACL LOG.
 ///
 /// # Errors
 /// Why it is not to be executed.
 pub(crate) fn understand<'w>(
     words: impl IntoIterator<Item = &'w [u8]>,
     keyspace: KeyspaceId,
+    full: bool,
     user: &str,
     users: &mut Users,
     given: &mut Given<'_>,
@@ -106,7 +108,8 @@ pub(crate) fn understand<'w>(
         return Err(deny(users, denied, Within::Script));
     }
     let fills = Fills::of(keyspace, &operation);
-    let grows = given.scripts.grows(spec, args);
+    // A script is looked up by what it says, which is not for every call.
+    let grows = full && given.scripts.grows(spec, args);
     Ok(Call { name, operation, grows, after: After { shape, fills, report: None } })
 }
 
