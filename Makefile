@@ -6,11 +6,13 @@ PYTHON ?= python3
 .PHONY: test lint unit clients python proto differential chaos suites equality corpus deny bench fuzz seeds clean
 
 # Clients wait for distant regions most of the time, so all else is tested beside them, with the program that they speak with.
+# The Python package comes behind them, when the live tests, which also wait, are over.
 test: lint
 	$(CARGO) test --workspace --locked --tests --no-run
-	$(PYTHON) tests/clients/run.py --binary target/debug/isochrone > target/clients.log 2>&1 & \
-	clients=$$!; $(MAKE) --no-print-directory unit python; others=$$?; \
-	wait $$clients; clients=$$?; cat target/clients.log; [ $$others -eq 0 ] && [ $$clients -eq 0 ]
+	{ $(PYTHON) tests/clients/run.py --binary target/debug/isochrone; clients=$$?; \
+	$(MAKE) --no-print-directory python && [ $$clients -eq 0 ]; } > target/beside.log 2>&1 & \
+	beside=$$!; $(MAKE) --no-print-directory unit; unit=$$?; \
+	wait $$beside; beside=$$?; cat target/beside.log; [ $$unit -eq 0 ] && [ $$beside -eq 0 ]
 
 # Style and warnings; under the tests' profile, so that `unit` finds macros and build scripts built.
 lint:

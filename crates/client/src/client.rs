@@ -1,11 +1,14 @@
 //! Nodes, and the connections to them.
 
 use crate::call::{self, Login, Meaning, meaning};
-use crate::error::{Error, causes};
+use crate::error::{Code, Error, causes};
 use crate::keyspace::Keyspace;
 use crate::resolver::{self, RESOLVE};
 use isochrone_proto::health::{HealthCheckRequest, HealthClient, ServingStatus};
 use isochrone_proto::v1::isochrone_client::IsochroneClient;
+use rustls::RootCertStore;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::{self, PemObject};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -87,7 +90,8 @@ pub struct Builder {
 
 impl Client {
     /// Connects to these nodes (`host:port`, each where its `grpc` listens), in plain text and without a password. The
-    /// first is asked as long as it answers, then the next, until the first serves again.
+    /// first is asked as long as it answers, then the next, until the first serves again. Whether one is a node, and serves, it
+    /// says by its health check, which a proxy before it has to pass on.
     ///
     /// # Errors
     /// An address that is none, or none of them answers.
@@ -162,7 +166,7 @@ impl Builder {
     /// Connects.
     ///
     /// # Errors
-    /// An address that is none, a password that would go in plain text, or no node answers.
+    /// An address that is none, an authority without a certificate, a password that would go in plain text, or no node answers.
     pub async fn connect(self) -> Result<Client, Error> {
         let client = self.unconnected()?;
         client.nodes.find().await?;
@@ -175,6 +179,9 @@ impl Builder {
             return Err(Error::Setup("no nodes; name at least one, such as 10.0.0.1:7400".to_owned()));
         }
         let login = Login::of(self.login.as_ref())?;
+        if let Some(pem) = &self.authority {
+            has_certificates(pem)?;
+        }
         let node = |address: &String| -> Result<Node, Error> {
             let endpoint = self.endpoint(address)?;
             Ok(Node { address: address.clone(), endpoint, turns: Semaphore::new(TURNS) })
@@ -282,8 +289,10 @@ impl Nodes {
                 Ok(Err(status)) => match meaning(&status) {
                     Meaning::Unsent(why) if why.contains(NO_TLS) => format!("{why}; {SPEAKS}"),
                     Meaning::Unsent(why) => why,
-                    Meaning::Lost(why) => format!("{why}; {SPEAKS}"),
-                    Meaning::TryAgain(_) | Meaning::Refused(_) => break,
+                    // A node refuses that only where it is asked by too many.
+                    Meaning::Refused(Error::Refused { code: Code::Limit, .. }) => break,
+                    Meaning::Refused(error) => format!("{error}; {SPEAKS}"),
+                    Meaning::TryAgain(why) | Meaning::Lost(why) => format!("{why}; {SPEAKS}"),
                 },
                 Err(_) => format!("no answer within {} s; {SPEAKS}", time.as_secs()),
             };
@@ -338,6 +347,18 @@ async fn serves(endpoint: &Endpoint) -> Result<bool, Status> {
     Ok(answer.into_inner().status() == ServingStatus::Serving)
 }
 
+/// Refuses an authority by which no node could be trusted: its text names none.
+fn has_certificates(pem: &[u8]) -> Result<(), Error> {
+    let wrong =
+        |why: String| Error::Setup(format!("the authority {why}; give the text of ca.pem, not its path"));
+    let found: Result<Vec<CertificateDer<'_>>, pem::Error> = CertificateDer::pem_slice_iter(pem).collect();
+    let found = found.map_err(|error| wrong(format!("is damaged: {error}")))?;
+    match RootCertStore::empty().add_parsable_certificates(found) {
+        (0, _) => Err(wrong("holds no certificate".to_owned())),
+        _ => Ok(()),
+    }
+}
+
 /// Whether its host has to be looked up.
 fn is_name(uri: &Uri) -> bool {
     let host = uri.host().unwrap_or_default().trim_matches(['[', ']']);
@@ -369,6 +390,14 @@ mod tests {
         assert!(error(plain).await.contains("in plain text"));
         let odd = Client::builder(["127.0.0.1:1"]).login("a:b", "secret");
         assert!(error(odd).await.contains("holds a colon"));
+        let (begin, end) = ("-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----");
+        let no_certificate = format!("{begin}\nbm9uZQ==\n{end}\n");
+        for none in ["", "/etc/isochrone/ca.pem", &no_certificate] {
+            let odd = error(Client::builder(["127.0.0.1:1"]).authority(none)).await;
+            assert!(odd.contains("holds no certificate; give the text of ca.pem"), "{none}: {odd}");
+        }
+        let cut = error(Client::builder(["127.0.0.1:1"]).authority(format!("{begin}\nMIIB\n"))).await;
+        assert!(cut.contains("the authority is damaged"), "{cut}");
         let nobody = Client::builder(["127.0.0.1:1"]);
         assert!(error(nobody).await.starts_with("no node answers: 127.0.0.1:1: "));
     }

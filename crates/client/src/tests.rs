@@ -15,7 +15,7 @@ use isochrone_proto::v1::{
     PutRequest, PutResponse, begin_response, commit_response,
 };
 use std::convert::Infallible;
-use std::future::pending;
+use std::future::{Ready, pending, ready};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
@@ -484,4 +484,35 @@ async fn who_speaks_no_grpc_is_found_when_connecting() {
     assert!(start.elapsed() < CONNECT, "{:?}", start.elapsed());
     assert!(error.starts_with(&format!("no node answers: {address}: ")), "{error}");
     assert!(error.contains("it speaks TLS"), "{error}");
+}
+
+/// A server of HTTP/2 that is no node, and knows nothing of what it is asked for.
+#[derive(Clone)]
+struct Elsewhere;
+
+impl Service<http::Request<Body>> for Elsewhere {
+    type Response = http::Response<Body>;
+    type Error = Infallible;
+    type Future = Ready<Result<http::Response<Body>, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: http::Request<Body>) -> Self::Future {
+        let mut answer = http::Response::new(Body::empty());
+        *answer.status_mut() = http::StatusCode::NOT_FOUND;
+        ready(Ok(answer))
+    }
+}
+
+#[tokio::test]
+async fn who_is_no_node_is_passed_by_when_connecting() {
+    let (listener, elsewhere) = listen().await;
+    tokio::spawn(Server::builder().serve_with_incoming(Elsewhere, TcpIncoming::from(listener)));
+    let node = Node::new("n0");
+    let client = Client::connect([elsewhere.clone(), served(&node).await]).await.unwrap();
+    assert_eq!(client.keyspace("main").put("k", "v").await.unwrap(), Written::Done(()));
+    let error = Client::connect([elsewhere]).await.unwrap_err().to_string();
+    assert!(error.contains("status code 404; name the address of a node's `grpc`"), "{error}");
 }

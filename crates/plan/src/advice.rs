@@ -304,7 +304,7 @@ fn choose(
 }
 
 /// What a difference of two figures has before it, where the larger or the smaller is a bound.
-pub(crate) fn about(larger: Option<&str>, smaller: Option<&str>) -> &'static str {
+pub fn about(larger: Option<&str>, smaller: Option<&str>) -> &'static str {
     match (larger, smaller) {
         (None, None) => "",
         (Some("at most"), None | Some("at least")) | (None, Some("at least")) => "at most ",

@@ -138,7 +138,7 @@ impl Row {
         asking.find_map(|(region, _)| self.mean_bound_at(region))
     }
 
-    fn bound_at(&self, region: usize) -> Bound {
+    pub(crate) fn bound_at(&self, region: usize) -> Bound {
         self.bounds.get(region).copied().flatten()
     }
 

@@ -45,14 +45,14 @@ mod told;
 mod transactions;
 pub mod twopc;
 
-pub use advice::{Plan, Recommendation, forecasts, leader, plan, plan_over, servers, serving};
+pub use advice::{Plan, Recommendation, about, forecasts, leader, plan, plan_over, servers, serving};
 pub use client::Client;
 pub use floor::{floor, nearest_majority};
 pub use forecast::{Demand, Forecast, RegionForecast};
 pub use group::Group;
 pub use partitions::{Footprint, Partitions};
-pub use running::{Standing, expected};
-pub use table::{cells, gap};
+pub use running::{Expected, Standing, expected};
+pub use table::{cells, gap, mark};
 pub use told::{Learners, Reply};
 pub use transactions::{
     Quantiles, TransactionForecast, TransactionPlan, plan_transactions, plan_transactions_over,

@@ -20,6 +20,15 @@ pub struct Standing {
     pub leader: Option<RegionId>,
 }
 
+/// What clients of a region should wait.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Expected {
+    /// From call to answer.
+    pub wait: Span,
+    /// Whether that is a bound: it takes so long `at least`, or `at most`; none where it takes exactly so long.
+    pub bound: Option<&'static str>,
+}
+
 /// The median latency of a write without load, by region of the client, where keys lie in all partitions alike. A client
 /// stands at the replica of its region, as one of a node's gateway does, and its writes interfere with nobody's.
 ///
@@ -33,12 +42,16 @@ pub fn expected(
     matrix: &Matrix,
     keyspace: &Keyspace,
     partitions: &[Standing],
-) -> Result<Option<Vec<Span>>, ConfigErrors> {
+) -> Result<Option<Vec<Expected>>, ConfigErrors> {
     let sizes = 1..=usize::from(ReplicaSet::SEATS);
     if partitions.is_empty() || partitions.iter().any(|standing| !sizes.contains(&standing.replicas.len())) {
         return Ok(None);
     }
-    let waits = match writes(matrix, keyspace, &led_first(partitions)) {
+    let exactly = |waits: Vec<Vec<Span>>| -> Vec<Vec<Expected>> {
+        let exact = |wait: Span| Expected { wait, bound: None };
+        waits.into_iter().map(|waits| waits.into_iter().map(exact).collect()).collect()
+    };
+    let waits = match writes(matrix, keyspace, &led_first(partitions)).map(exactly) {
         // Nobody leads a partition of TAPIR.
         Some(waits) if keyspace.protocol == "tapir" => waits,
         Some(waits) if partitions.iter().all(|standing| standing.leader.is_some()) => waits,
@@ -49,10 +62,12 @@ pub fn expected(
         },
     };
     let median = |region: RegionId| {
-        let mut waits: Vec<Span> =
+        let mut waits: Vec<Expected> =
             waits.iter().filter_map(|waits| waits.get(usize::from(region.0))).copied().collect();
-        waits.sort_unstable();
-        waits.get(waits.len().saturating_sub(1) / 2).copied()
+        waits.sort_unstable_by_key(|expected| expected.wait);
+        let wait = waits.get(waits.len().saturating_sub(1) / 2)?.wait;
+        // Also one that lies elsewhere among them might move the median.
+        Some(Expected { wait, bound: waits.iter().find_map(|expected| expected.bound) })
     };
     Ok(matrix.regions().map(median).collect())
 }
@@ -72,7 +87,7 @@ fn commits(
     matrix: &Matrix,
     keyspace: &Keyspace,
     partitions: &[Standing],
-) -> Result<Option<Vec<Vec<Span>>>, ConfigErrors> {
+) -> Result<Option<Vec<Vec<Expected>>>, ConfigErrors> {
     let demand = Demand { clients: vec![1; matrix.len()], conflict: 0.0 };
     let reply = Reply::of(keyspace);
     let mut known: BTreeMap<&[RegionId], Vec<Row>> = BTreeMap::new();
@@ -93,7 +108,8 @@ fn commits(
                 && row.holds_alone(reply)
         });
         let Some(row) = row else { return Ok(None) };
-        waits.push(row.commits.clone());
+        let expected = |(at, wait): (usize, &Span)| Expected { wait: *wait, bound: row.bound_at(at) };
+        waits.push(row.commits.iter().enumerate().map(expected).collect());
     }
     Ok(Some(waits))
 }
@@ -112,7 +128,7 @@ mod tests {
             Known::names(&["multipaxos", "mencius", "domino"]).placing(&["carousel-fast", "2pc", "tapir"]);
         let deployment = Deployment::five_regions().with_protocol(MAIN, protocol, &known).unwrap();
         let found = expected(matrix, deployment.keyspace(MAIN), partitions).unwrap();
-        found.map(|waits| waits.into_iter().map(|wait| wait.as_nanos() / 1_000_000).collect())
+        found.map(|waits| waits.into_iter().map(|expected| expected.wait.as_nanos() / 1_000_000).collect())
     }
 
     fn all(leader: Option<u16>) -> Standing {
@@ -134,6 +150,22 @@ mod tests {
     }
 
     #[test]
+    fn a_wait_that_is_a_bound_says_so() {
+        let known = Known::names(&["multipaxos", "mencius"]);
+        let bounds = |protocol: &'static str, partitions: &[Standing]| {
+            let deployment = Deployment::five_regions().with_protocol(MAIN, protocol, &known).unwrap();
+            let found = expected(&ec2(), deployment.keyspace(MAIN), partitions).unwrap().unwrap();
+            found.into_iter().map(|expected| expected.bound).collect::<Vec<_>>()
+        };
+        let two = Standing { replicas: [0, 1].map(RegionId).to_vec(), leader: None };
+        assert_eq!(bounds("multipaxos", &[all(Some(0))]), [None; 5]);
+        assert_eq!(bounds("mencius", &[all(None)]), [Some("at most"); 5]);
+        // With two replicas the majority is all of them. Of the partitions' median it is one where it is of any.
+        assert_eq!(bounds("mencius", std::slice::from_ref(&two))[..2], [None; 2]);
+        assert_eq!(bounds("mencius", &[two, all(None)])[..2], [Some("at most"); 2]);
+    }
+
+    #[test]
     fn fast_paxos_waits_for_what_it_answers() {
         let matrix = ec2();
         let known = Known::names(&["fastpaxos"]);
@@ -144,7 +176,7 @@ mod tests {
             let replicas = [0, 1, 2].map(RegionId).to_vec();
             let standing = Standing { replicas, leader: Some(RegionId(leader)) };
             let found = expected(&matrix, five.keyspace(MAIN), &[standing]).unwrap().unwrap();
-            found.into_iter().map(|wait| wait.as_nanos() / 100_000).collect::<Vec<_>>()
+            found.into_iter().map(|expected| expected.wait.as_nanos() / 100_000).collect::<Vec<_>>()
         };
         assert_eq!(waits("execute", 0), [1_635, 880, 1_635, 2_475, 2_915]);
         assert_eq!(waits("commit", 0), [1_660, 880, 1_660, 2_350, 2_900]);
@@ -197,6 +229,9 @@ mod tests {
         let standing = Standing { leader: Some(RegionId(0)), replicas };
         let deployment = Deployment::of_matrix(matrix.clone(), "multipaxos", &standing.replicas);
         let found = expected(&matrix, deployment.keyspace(MAIN), &[standing]).unwrap().unwrap();
-        assert_eq!(found, [200, 400, 400].map(Span::from_micros));
+        assert_eq!(
+            found,
+            [200, 400, 400].map(|wait| Expected { wait: Span::from_micros(wait), bound: None })
+        );
     }
 }

@@ -29,14 +29,18 @@ pub fn gap(text: &str, width: usize) -> String {
     " ".repeat(width.saturating_sub(cells(text)))
 }
 
-/// A figure, with a mark before one that is a bound.
-fn marked(ms: f64, bound: Option<&str>) -> String {
-    let mark = match bound {
+/// What stands before a figure in a table that is a bound.
+pub fn mark(bound: Option<&str>) -> &'static str {
+    match bound {
         None => "",
         Some("at least") => "≥",
         Some(_) => "≤",
-    };
-    format!("{mark}{ms:.1}")
+    }
+}
+
+/// A figure, with a mark before one that is a bound.
+fn marked(ms: f64, bound: Option<&str>) -> String {
+    format!("{}{ms:.1}", mark(bound))
 }
 
 impl Forecast {

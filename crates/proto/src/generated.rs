@@ -113,7 +113,8 @@ pub mod commit_response {
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Committed {
-    /// The version of all it wrote; 0 where it wrote nothing.
+    /// The version of all it wrote. Where keys to write were named and none was written, it says nothing; where none was named,
+    /// the moment of its snapshot.
     #[prost(uint64, tag = "1")]
     pub at: u64,
 }

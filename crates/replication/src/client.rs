@@ -7,7 +7,7 @@
 
 use crate::changes::{Answered, Changes};
 use crate::family::Tuning;
-use crate::message::{Ask, Message, Note, Spans, Told, in_parts};
+use crate::message::{Ask, Message, Note, Requests, Spans, Told, in_parts};
 use crate::order::Member;
 use crate::request::{Change, Outcome, Refusal, Request};
 use crate::service::Service;
@@ -15,7 +15,7 @@ use crate::stream::{Load, Said, Saying};
 use crate::target::{Step, Target};
 use isochrone_core::{
     Blob, ClientId, CommandId, Effects, Fact, Identity, Instant, Malformed, Mark, Path, Phase, Process,
-    ProcessId, Series, Snapshot, Span, Ticket, Wire,
+    ProcessId, Series, Snapshot, Span, Ticket, Wire, wire,
 };
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -179,11 +179,12 @@ impl<C: Wire, R: Wire, M: Wire, P: Tuning> Client<C, R, M, P> {
         };
         let asks: Vec<_> = sequences.drain(..fit).filter_map(ask).collect();
         if !asks.is_empty() {
-            let (client, below) = (self.me, self.below());
+            let (client, below, unheard) = (self.me, self.below(), self.target.unheard(effects.now()));
             in_parts(asks, |asks| {
                 let (under, forwarded, said) = (None, false, said(&mut self.saying));
-                let requests = Message::Requests { client, below, under, asks, forwarded, said };
-                effects.send(self.target.process(), requests);
+                let unheard = unheard.clone();
+                let requests = Requests { client, below, under, asks, forwarded, said, unheard };
+                effects.send(self.target.process(), requests.into());
             });
         }
     }
@@ -242,12 +243,17 @@ impl<C: Wire, R: Wire, M: Wire, P: Tuning> Client<C, R, M, P> {
     fn on_replies(
         &mut self,
         from: ProcessId,
+        by_way: bool,
         spans: Option<Spans>,
         answers: Vec<(u64, Told<R>)>,
         effects: &mut Effects<Self>,
     ) {
         let now = effects.now();
-        if self.target.hear_taker(from, self.saying.is_much(), now) {
+        let turns = match by_way {
+            true => self.target.hear_by_way(from, now),
+            false => self.target.hear_taker(from, self.saying.is_much(), now),
+        };
+        if turns {
             self.begin_turn();
         }
         let waiting = self.outstanding.len() + self.tickets.len();
@@ -300,9 +306,41 @@ impl<C: Wire, R: Wire, M: Wire, P: Tuning> Client<C, R, M, P> {
         }
     }
 
+    /// A replica says something, or hands it on (`by_way`).
+    fn hear(
+        &mut self,
+        from: ProcessId,
+        by_way: bool,
+        message: Message<C, R, M>,
+        effects: &mut Effects<Self>,
+    ) {
+        match message {
+            Message::Replies { incarnation, spans, answers, .. } if incarnation == self.me.incarnation => {
+                self.on_replies(from, by_way, spans, answers, effects);
+            }
+            Message::Redirect { incarnation, leader, sequences, .. }
+                if incarnation == self.me.incarnation =>
+            {
+                self.on_redirect(from, by_way, leader, &sequences, effects);
+            }
+            Message::Missed { incarnation, turn }
+                if incarnation == self.me.incarnation && self.saying.is_in(turn) =>
+            {
+                self.saying.missed();
+                self.say_anew();
+            }
+            Message::Administered { number, result, leader } => {
+                self.on_administered(from, number, result, leader, effects);
+            }
+            // Answers to a former life, and what is for replicas.
+            _ => {}
+        }
+    }
+
     fn on_redirect(
         &mut self,
         from: ProcessId,
+        by_way: bool,
         leader: Option<ProcessId>,
         sequences: &[u64],
         effects: &mut Effects<Self>,
@@ -310,6 +348,11 @@ impl<C: Wire, R: Wire, M: Wire, P: Tuning> Client<C, R, M, P> {
         let now = effects.now();
         let is_asked = from == self.target.process();
         match leader {
+            // One that has led says, by way of who leads now, that this one does.
+            Some(leader) if by_way && leader == from => match is_asked {
+                true => self.begin_turn(),
+                false => self.turn_to(leader, now),
+            },
             // One that has led says so unasked: no news where it is not asked any more.
             Some(_)
                 if sequences.is_empty()
@@ -380,6 +423,9 @@ impl<C: Wire, R: Wire, M: Wire, P: Tuning> Client<C, R, M, P> {
                 }
             }
         }
+        for replica in self.target.try_unheard(now) {
+            self.question(replica, effects);
+        }
         if parked {
             self.saying.begin();
         }
@@ -412,9 +458,10 @@ impl<C: Wire, R: Wire, M: Wire, P: Tuning> Client<C, R, M, P> {
     /// Its answer may wait behind others, or what it was asked may be on its way still: who takes commands says so.
     fn question(&self, replica: ProcessId, effects: &mut Effects<Self>) {
         let (client, below, asks) = (self.me, self.below(), Vec::new());
-        let (under, forwarded, said) = (None, false, Said::Freely);
-        let question = Message::Requests { client, below, under, asks, forwarded, said };
-        effects.urgently(|effects| effects.send(replica, question));
+        let (under, forwarded, said, unheard) =
+            (None, false, Said::Freely, self.target.unheard(effects.now()));
+        let question = Requests { client, below, under, asks, forwarded, said, unheard };
+        effects.urgently(|effects| effects.send(replica, question.into()));
     }
 
     /// Another is asked from now on, unless it is already.
@@ -527,25 +574,15 @@ impl<C: Wire, R: Wire, M: Wire, P: Tuning> Process for Client<C, R, M, P> {
 
     fn receive(&mut self, from: ProcessId, message: Message<C, R, M>, effects: &mut Effects<Self>) {
         match message {
-            Message::Replies { incarnation, spans, answers, .. } if incarnation == self.me.incarnation => {
-                self.on_replies(from, spans, answers, effects);
+            Message::Pass { to, message } => {
+                // What cannot be read is of no replica of this version.
+                if to == self.me.process
+                    && let Ok(message) = wire::decode(&message)
+                {
+                    self.hear(from, true, message, effects);
+                }
             }
-            Message::Redirect { incarnation, leader, sequences, .. }
-                if incarnation == self.me.incarnation =>
-            {
-                self.on_redirect(from, leader, &sequences, effects);
-            }
-            Message::Missed { incarnation, turn }
-                if incarnation == self.me.incarnation && self.saying.is_in(turn) =>
-            {
-                self.saying.missed();
-                self.say_anew();
-            }
-            Message::Administered { number, result, leader } => {
-                self.on_administered(from, number, result, leader, effects);
-            }
-            // Answers to a former life, and what is for replicas.
-            _ => {}
+            message => self.hear(from, false, message, effects),
         }
     }
 
@@ -766,6 +803,7 @@ mod tests {
                 Effect::Send { to, message: Message::Requests { asks, .. }, .. } => {
                     Some((to.node.0, asks.len()))
                 }
+                Effect::Send { to, message: Message::Around(said), .. } => Some((to.node.0, said.asks.len())),
                 _ => None,
             });
             asked.collect()
@@ -781,6 +819,14 @@ mod tests {
             let (incarnation, reign) = (1, Reign::default());
             let replies = Message::Replies { incarnation, reign, spans: None, answers };
             self.act(|client, effects| client.receive(process(from), replies, effects))
+        }
+
+        /// It answers these commands by way of this one.
+        fn hear_by_way(&mut self, from: u16, answers: Vec<(u64, Told<u64>)>) -> Vec<(u16, usize)> {
+            let (incarnation, reign) = (1, Reign::default());
+            let replies = Message::<Vec<u8>, u64, u64>::Replies { incarnation, reign, spans: None, answers };
+            let (_, pass) = replies.for_client(process(0), Some(process(from)));
+            self.act(|client, effects| client.receive(process(from), pass, effects))
         }
 
         /// Who is asked for how many commands in so many sweeps, where these answer when they are asked whether they take any.
@@ -815,6 +861,91 @@ mod tests {
         }
         let mut little = Waiting::new(None, 100);
         assert!(little.sweep(6 * SWEEPS, &[]).contains(&(2, 1)), "what is small is said at once");
+    }
+
+    /// By way of another it is served, and it stays with that one until the leader answers what it was itself asked.
+    #[test]
+    fn a_leader_that_is_not_heard_is_asked_by_way_of_another_until_it_is_heard_again() {
+        let mut waiting = Waiting::new(Some(1), 100);
+        assert!(waiting.sweep(SWEEPS, &[]).contains(&(2, 1)), "the first is silent");
+        assert_eq!(waiting.hear_by_way(2, vec![(1, Told::Done(5))]), []);
+        for ticket in 2..5 {
+            let request = Request::Command(vec![7; 100]);
+            let effects = waiting.outbox.input(waiting.now, Stamp::ZERO);
+            waiting.client.request(Ticket(ticket), request, effects);
+            waiting.client.settle(effects);
+            let said: Vec<_> = waiting.outbox.drain().collect();
+            let around = said.iter().any(|effect| match effect {
+                Effect::Send { to, message: Message::Around(said), .. } => {
+                    *to == process(2) && !said.forwarded && said.unheard == [process(1)]
+                }
+                _ => false,
+            });
+            assert!(around, "{said:?}");
+            assert_eq!(waiting.hear_by_way(3, Vec::new()), [], "nor is a third turned to");
+            assert_eq!(waiting.hear_by_way(2, vec![(ticket, Told::Done(5))]), []);
+            assert!(waiting.client.outstanding.is_empty(), "it is served");
+        }
+        waiting.act(|client, effects| client.request(Ticket(5), Request::Command(vec![7; 100]), effects));
+        let mut tried = Vec::new();
+        for _ in 0..4 {
+            tried.extend(waiting.sweep(SWEEPS / 2, &[]));
+            tried.extend(waiting.hear_by_way(2, Vec::new()));
+        }
+        assert!(tried.iter().all(|(_, commands)| *commands == 0), "{tried:?}");
+        assert_eq!(tried.iter().filter(|asked| **asked == (1, 0)).count(), 2, "once in a while: {tried:?}");
+        assert_eq!(waiting.hear(1), [(1, 1)], "all is said to it again");
+        assert_eq!(waiting.client.target.unheard(waiting.now), []);
+        assert_eq!(waiting.hear_by_way(2, Vec::new()), [], "and what comes late changes nothing");
+    }
+
+    /// One that has led says so by way of the next, which the client asks already: what it had was not passed on.
+    #[test]
+    fn who_hands_on_that_it_leads_itself_is_told_all_again() {
+        let mut waiting = Waiting::new(Some(1), 100);
+        assert!(waiting.sweep(SWEEPS, &[]).contains(&(2, 1)), "the first is silent");
+        let (incarnation, reign, sequences) = (1, Reign::default(), Vec::new());
+        let leader = Some(process(2));
+        let redirect = Message::<Vec<u8>, u64, u64>::Redirect { incarnation, reign, leader, sequences };
+        let (_, pass) = redirect.for_client(process(0), Some(process(2)));
+        assert_eq!(waiting.act(|client, effects| client.receive(process(2), pass, effects)), [(2, 1)]);
+    }
+
+    /// What is handed on is for another, of a former life, or cannot be read.
+    #[test]
+    fn what_is_handed_on_and_not_for_this_client_is_passed_over() {
+        let mut waiting = Waiting::new(Some(1), 100);
+        let replies = |incarnation| Message::<Vec<u8>, u64, u64>::Replies {
+            incarnation,
+            reign: Reign::default(),
+            spans: None,
+            answers: vec![(1, Told::Done(5))],
+        };
+        let pass = |to, message: Vec<u8>| Message::Pass { to, message: Blob::from(message) };
+        let nested = pass(process(0), wire::encode(&replies(1)));
+        for message in [
+            pass(process(7), wire::encode(&replies(1))),
+            pass(process(0), wire::encode(&replies(2))),
+            pass(process(0), wire::encode(&nested)),
+            pass(process(0), vec![255; 9]),
+            pass(process(0), Vec::new()),
+        ] {
+            waiting.act(|client, effects| client.receive(process(2), message, effects));
+            assert_eq!(waiting.client.outstanding.len(), 1, "it was answered");
+        }
+        waiting.act(|client, effects| client.receive(process(2), nested, effects));
+        assert!(waiting.client.outstanding.is_empty());
+    }
+
+    /// Nothing large is said to another before it has handed something on, and not as long as the leader may only be slow.
+    #[test]
+    fn who_was_told_much_and_is_not_heard_is_left_for_who_hands_on_what_it_says() {
+        let mut waiting = Waiting::new(Some(1), 1 << 20);
+        waiting.sweep(SWEEPS * 3 / 2, &[]);
+        assert_eq!(waiting.hear_by_way(3, Vec::new()), []);
+        waiting.sweep(SWEEPS, &[]);
+        assert_eq!(waiting.hear_by_way(3, Vec::new()), [(3, 1)]);
+        assert_eq!(waiting.client.target.unheard(waiting.now), [process(1)]);
     }
 
     /// Where nobody leads, who takes long to carry what it was told lives as well, but not without end.

@@ -309,12 +309,67 @@ pub enum Message<C: Wire, R: Wire, M: Wire> {
         /// Which one; perhaps a later one than it was asked for.
         epoch: u32,
     },
+    /// [`Message::Requests`] of a client that does not hear some replicas: where one of them takes these commands, and was sent them
+    /// on, it answers by way of whoever has sent them on.
+    Around(Box<Requests<C>>),
+    /// What a replica tells a client by way of another one, which hands it on as it is.
+    Pass {
+        /// The client.
+        to: ProcessId,
+        /// The message, encoded: so that none can be nested in others without end.
+        message: Blob,
+    },
+}
+
+/// What a client asks for: [`Message::Requests`], or [`Message::Around`] where it does not hear everybody.
+#[derive(Clone, Eq, PartialEq, Hash, Debug, Serialize, Deserialize)]
+pub struct Requests<C> {
+    /// Whose they are.
+    pub client: ClientId,
+    /// The client has the answers to all its commands below this one.
+    pub below: u64,
+    /// The only reign under which they are to be taken; none where any will do.
+    pub under: Option<Reign>,
+    /// The commands.
+    pub asks: Vec<Ask<C>>,
+    /// Whether a replica has sent them on already.
+    pub forwarded: bool,
+    /// Where they stand in what the client says.
+    pub said: Said,
+    /// Whom it does not hear.
+    pub unheard: Vec<ProcessId>,
+}
+
+impl<C: Wire, R: Wire, M: Wire> From<Requests<C>> for Message<C, R, M> {
+    fn from(requests: Requests<C>) -> Message<C, R, M> {
+        if !requests.unheard.is_empty() {
+            return Message::Around(Box::new(requests));
+        }
+        let Requests { client, below, under, asks, forwarded, said, .. } = requests;
+        Message::Requests { client, below, under, asks, forwarded, said }
+    }
 }
 
 impl<C: Wire, R: Wire, M: Wire> Message<C, R, M> {
-    /// Whether a replica says it to a client that asked it for commands, wherever that client lives.
-    pub(crate) fn is_for_askers(&self) -> bool {
+    /// Whom to send this that is for a client, and what: that client, or the replica by way of which it goes.
+    pub(crate) fn for_client(
+        self,
+        client: ProcessId,
+        by_way: Option<ProcessId>,
+    ) -> (ProcessId, Message<C, R, M>) {
+        match by_way {
+            Some(replica) => {
+                let message = Blob::from(wire::encode(&self));
+                (replica, Message::Pass { to: client, message })
+            }
+            None => (client, self),
+        }
+    }
+
+    /// Whether a replica says it to a client that asked it for commands, where this process is one, wherever it lives.
+    pub(crate) fn is_for_asker(&self, me: ProcessId) -> bool {
         match self {
+            Message::Pass { to, .. } => *to == me,
             Message::Replies { .. }
             | Message::Redirect { .. }
             | Message::Missed { .. }
@@ -329,7 +384,8 @@ impl<C: Wire, R: Wire, M: Wire> Message<C, R, M> {
             | Message::Gone { .. }
             | Message::Status { .. }
             | Message::Join { .. }
-            | Message::Joined { .. } => false,
+            | Message::Joined { .. }
+            | Message::Around(_) => false,
         }
     }
 }

@@ -4,6 +4,10 @@
 //! first it is asked whether it lives, then another is turned to. Where nobody leads, one that is heard and gets on with
 //! nothing is left as well, later. Whoever was told *much* may not have taken it in yet, and another would need as long: all are
 //! asked then, and whichever answers first is turned to.
+//!
+//! Where one leads, who was turned away from may live and lead, and not reach this client: another hands on what it says then
+//! ([`Message::Pass`](crate::message::Message::Pass)), as long as it is named as *unheard*. It is asked now and then whether it lives: an answer that
+//! comes from itself has been asked for directly, so the way is there again in both directions.
 
 use crate::service::Service;
 use isochrone_core::{Instant, ProcessId, Span};
@@ -28,6 +32,10 @@ pub(crate) struct Target {
     turned: Instant,
     /// When the nearest is tried again, once it was turned away from; and how long after that.
     home: Option<(Instant, Span)>,
+    /// Where one leads, those that were turned away from since one was heard that takes commands.
+    unheard: Vec<ProcessId>,
+    /// When these are asked next whether they live.
+    trial: Instant,
 }
 
 /// What is to be done about a target.
@@ -54,9 +62,9 @@ impl Target {
         Service { retry, limit, .. }: Service,
     ) -> Target {
         let process = leader.unwrap_or(replicas[0]);
-        let (heard, moved, turned) = (Instant::ZERO, Instant::ZERO, Instant::ZERO);
-        let led = leader.is_some();
-        Target { replicas, led, retry, limit, process, heard, moved, turned, home: None }
+        let (heard, moved, turned, trial) = (Instant::ZERO, Instant::ZERO, Instant::ZERO, Instant::ZERO);
+        let (led, home, unheard) = (leader.is_some(), None, Vec::new());
+        Target { replicas, led, retry, limit, process, heard, moved, turned, home, unheard, trial }
     }
 
     pub(crate) fn process(&self) -> ProcessId {
@@ -94,12 +102,44 @@ impl Target {
     /// is turned to for that.
     pub(crate) fn hear_taker(&mut self, from: ProcessId, much: bool, now: Instant) -> bool {
         let turns = if self.led {
+            self.unheard.clear();
             self.turn_to(from, now)
         } else {
             from != self.process && self.asks_around(much, now) && self.turn_over(from, now)
         };
         self.hear(from, now);
         turns
+    }
+
+    /// A replica hands on what one says that takes commands, and is not heard itself. Whether it is turned to for that: all were asked
+    /// because the target, which was told much, is silent, and it had as much time again to answer.
+    pub(crate) fn hear_by_way(&mut self, from: ProcessId, now: Instant) -> bool {
+        let turns = from != self.process && self.is_silent(self.retry * 2, now) && self.turn_over(from, now);
+        self.hear(from, now);
+        turns
+    }
+
+    /// Whether one leads, and the target was not heard for so long.
+    fn is_silent(&self, time: Span, now: Instant) -> bool {
+        self.led && now.since(self.heard) >= time
+    }
+
+    /// Whoever of these leads is to answer by way of others.
+    pub(crate) fn unheard(&self, now: Instant) -> Vec<ProcessId> {
+        let mut unheard = self.unheard.clone();
+        if self.is_silent(self.retry, now) && !unheard.contains(&self.process) {
+            unheard.push(self.process);
+        }
+        unheard
+    }
+
+    /// Those of them that are to be asked now whether they live.
+    pub(crate) fn try_unheard(&mut self, now: Instant) -> Vec<ProcessId> {
+        if self.unheard.is_empty() || now < self.trial {
+            return Vec::new();
+        }
+        self.trial = now + self.retry;
+        self.unheard.clone()
     }
 
     /// A replica has answered a command.
@@ -156,6 +196,11 @@ impl Target {
 
     /// This one is asked in the place of a silent one.
     fn turn_over(&mut self, replica: ProcessId, now: Instant) -> bool {
+        let known = self.unheard.contains(&self.process) || self.unheard.len() >= self.replicas.len();
+        if self.led && replica != self.process && !known {
+            self.unheard.push(self.process);
+            self.trial = now + self.retry;
+        }
         let turns = self.turn_to(replica, now);
         self.heard = now;
         if !self.led && replica != self.replicas[0] {

@@ -159,12 +159,32 @@ impl<'a> Putting<'a> {
             None => vec![&b"PERSIST"[..], beside.as_slice()],
         };
         if deadline.is_some() {
-            // Where it were refused in the transaction, the rest of that would be executed.
-            self.ask(&dated)?;
-            // Until then it stays no longer than before.
-            self.ask(&[b"PEXPIRE", beside.as_slice(), STAYS])?;
+            self.try_deadline(&dated)?;
         }
         self.rename(&dated)
+    }
+
+    /// Sees that the deadline is taken: where it were refused with the name, that would be given all the same. In the same step the key
+    /// has the one back that it goes by until then.
+    fn try_deadline(&mut self, dated: &[&[u8]]) -> Result<(), Stop> {
+        loop {
+            self.connection.push(&[b"MULTI"]);
+            self.connection.push(dated);
+            self.connection.push(&[b"PEXPIRE", self.beside.as_slice(), STAYS]);
+            self.connection.push(&[b"EXEC"]);
+            self.connection.flush()?;
+            match self.answers(2)? {
+                Ok(answers) => {
+                    self.patience.renew();
+                    return match answers.into_iter().next() {
+                        Some(Reply::Error(text)) => Err(refused(text)),
+                        _ => Ok(()),
+                    };
+                }
+                Err(text) if passes_by(&text) && self.patience.wait(self.connection.at(), &text) => {}
+                Err(text) => return Err(refused(text)),
+            }
+        }
     }
 
     /// Gives what was written the key that is meant, with its deadline, in one step.

@@ -460,7 +460,6 @@ impl Beside {
             ("EXISTS", None) => ":0\r\n".to_owned(),
             ("LLEN", None) => format!(":{}\r\n", self.length),
             ("XLEN", None) => ":3\r\n".to_owned(),
-            ("PEXPIREAT" | "PEXPIRE", None) => ":1\r\n".to_owned(),
             ("DEL", None) => {
                 *self = Beside::default();
                 ":1\r\n".to_owned()
@@ -545,8 +544,10 @@ fn what_a_node_does_not_take_whole_is_put_back_in_parts_and_counted() {
     assert_eq!(counts, [1, 0, 0, 0]);
     let dated = format!("PEXPIREAT ~ {deadline}");
     let part = ["RPUSH ~ 1 2 3", STAYS, "EXEC", "LLEN ~"];
-    let named = [dated.as_str(), STAYS, "MULTI", &dated, "RENAMENX ~ long", STAYS, "EXEC"];
-    assert_eq!(asked[1..], [&FIRST[..], &part, &named].concat());
+    // Whenever it ends, what is not named goes in time.
+    let tried = ["MULTI", &dated, STAYS, "EXEC"];
+    let named = ["MULTI", &dated, "RENAMENX ~ long", STAYS, "EXEC"];
+    assert_eq!(asked[1..], [&FIRST[..], &part, &tried, &named].concat());
 
     // In place of what is there, which stays until then.
     let parts = [part_of(&["a", "b"]), part_of(&["c"])];
@@ -590,9 +591,23 @@ fn what_is_there_stays_where_a_value_is_not_put_back_whole() {
     }
     let list = [part_of(&["a", "b", "c"])];
     let bytes = file_in_parts("list", Some(NOW_MS + 600_000), &list, 3, true);
-    let (counts, named, asked) = restored(&bytes, true, always("PEXPIREAT", "-NOPERM no\r\n"));
-    assert_eq!((counts, asked.last().unwrap().as_str()), ([0, 0, 0, 1], "DEL ~"));
-    assert!(named[0].contains("NOPERM no; the user needs") && kept(&asked), "{named:?}: {asked:?}");
+    // Its deadline is denied, or none.
+    for (queued, executed, told) in [
+        ("-NOPERM no\r\n", "-EXECABORT no\r\n", "NOPERM no; the user needs"),
+        ("+QUEUED\r\n", "*2\r\n-ERR invalid expire time\r\n:1\r\n", "ERR invalid expire time"),
+    ] {
+        let mut dated = false;
+        let (counts, named, asked) = restored(&bytes, true, move |words| {
+            dated |= words[0] == "PEXPIREAT";
+            match words[0].as_str() {
+                "PEXPIREAT" => Some(queued.to_owned()),
+                "EXEC" if dated => Some(executed.to_owned()),
+                _ => None,
+            }
+        });
+        assert_eq!((counts, asked.last().unwrap().as_str()), ([0, 0, 0, 1], "DEL ~"));
+        assert!(named[0].contains(told) && kept(&asked), "{named:?}: {asked:?}");
+    }
 
     // It is there already, or somebody makes it in this moment.
     let (counts, _, asked) = restored(&whole, false, always("EXISTS", ":1\r\n"));
@@ -628,21 +643,21 @@ fn what_nobody_knows_is_begun_anew_or_asked_again() {
     assert_eq!(asked[5..8], ["EXEC", "DEL ~", "EXISTS long ~"]);
     // The end: it is there no longer, since it has its key.
     let gone = "*3\r\n:0\r\n-ERR no such key\r\n:0\r\n";
-    let answer = |there: &'static str| {
-        let mut answer = unknown(2, gone);
+    let answer = |nth: usize, there: &'static str| {
+        let mut answer = unknown(nth, gone);
         move |words: &[String]| {
             if words.join(" ") == "EXISTS long" { Some(there.to_owned()) } else { answer(words) }
         }
     };
-    let (counts, named, asked) = restored(&whole, true, answer(":1\r\n"));
+    let (counts, named, asked) = restored(&whole, true, answer(2, ":1\r\n"));
     assert_eq!((counts, asked.last().unwrap().as_str()), ([1, 0, 0, 0], "EXISTS long"), "{named:?}");
     // Or not, where it was deleted.
-    let (counts, named, _) = restored(&whole, true, answer(":0\r\n"));
+    let (counts, named, _) = restored(&whole, true, answer(2, ":0\r\n"));
     assert_eq!(counts, [0, 0, 0, 1]);
     assert!(named[0].contains("has gone"), "{named:?}");
     // Or its deadline has passed, while it was waited.
     let soon = file_in_parts("list", Some(NOW_MS + 100), &[part_of(&["a"])], 1, true);
-    assert_eq!(restored(&soon, true, answer(":0\r\n")).0, [0, 1, 0, 0]);
+    assert_eq!(restored(&soon, true, answer(3, ":0\r\n")).0, [0, 1, 0, 0]);
     // It was not, and somebody else has deleted it.
     let mut transactions = 0_usize;
     let (counts, named, _) = restored(&whole, true, move |words| {

@@ -113,6 +113,15 @@ struct Way {
     silent: usize,
 }
 
+/// Why a machine could not be asked.
+#[derive(Debug)]
+enum Lost {
+    /// Its name leads to no address.
+    Name(String),
+    /// No address that it has answers.
+    Way(String),
+}
+
 /// How long the way to each peer and back takes, by the first two packets of a connection.
 pub(super) fn round_trips(case: &Case) -> Vec<Check> {
     let peers: Vec<&Node> = case.deployment.nodes().iter().filter(|node| node.id != case.me).collect();
@@ -133,7 +142,7 @@ pub(super) fn round_trips(case: &Case) -> Vec<Check> {
         for (peer, asked) in peers.into_iter().zip(asked) {
             checks.push(match (&peer.peer, asked) {
                 (Some(address), Some(asked)) => {
-                    let way = asked.await.unwrap_or_else(|error| Err(error.to_string()));
+                    let way = asked.await.unwrap_or_else(|error| Err(Lost::Way(error.to_string())));
                     judge(peer, address, says(case, peer), missed(case, peer), way)
                 }
                 _ => {
@@ -167,11 +176,14 @@ fn missed(case: &Case, peer: &Node) -> bool {
     members().next().is_none() || members().any(|names| names.is_empty() || names.contains(&peer.name))
 }
 
-async fn ask(address: Address) -> Result<Way, String> {
+async fn ask(address: Address) -> Result<Way, Lost> {
     let host = address.host().to_owned();
     let found = match timeout(NAMED, lookup_host((host.clone(), address.port()))).await {
-        Err(_) => return Err(format!("no name server says within {} s where {host} is", NAMED.as_secs())),
-        Ok(Err(cause)) => return Err(format!("cannot find {host}: {cause}")),
+        Err(_) => {
+            let why = format!("no name server says within {} s where {host} is", NAMED.as_secs());
+            return Err(Lost::Name(why));
+        }
+        Ok(Err(cause)) => return Err(Lost::Name(format!("cannot find {host}: {cause}"))),
         Ok(Ok(found)) => found.collect::<Vec<_>>(),
     };
     let (begin, mut failed) = (Instant::now(), format!("{host} has no address"));
@@ -186,7 +198,7 @@ async fn ask(address: Address) -> Result<Way, String> {
             Err(why) => failed = format!("{address}: {why}"),
         }
     }
-    Err(failed)
+    Err(Lost::Way(failed))
 }
 
 async fn connect(address: SocketAddr, begin: Instant) -> Result<Way, String> {
@@ -226,17 +238,30 @@ fn is_here(address: SocketAddr) -> bool {
 }
 
 /// Holds what was measured against what the file says, milliseconds.
-fn judge(peer: &Node, address: &Address, says: Option<f64>, missed: bool, way: Result<Way, String>) -> Check {
+fn judge(peer: &Node, address: &Address, says: Option<f64>, missed: bool, way: Result<Way, Lost>) -> Check {
     let (name, to) = (named(peer), &peer.name);
     let Way { here, times, refused, silent } = match way {
         Ok(way) => way,
-        Err(why) => {
+        Err(lost) => {
+            let (why, advice) = match lost {
+                Lost::Name(why) => {
+                    let advice = format!(
+                        "see whether this machine's resolver answers (`getent hosts {}`); or correct the name in the \
+                         deployment file",
+                        address.host()
+                    );
+                    (why, advice)
+                }
+                Lost::Way(why) => {
+                    let advice = format!(
+                        "see that the machine of {to} is up, that `listen` is right in the file, and that firewalls let \
+                         TCP port {} through",
+                        address.port()
+                    );
+                    (why, advice)
+                }
+            };
             let found = format!("cannot be reached at {address}: {why}");
-            let advice = format!(
-                "see that the machine of {to} is up, that `listen` is right in the file, and that firewalls let TCP port {} \
-                 through",
-                address.port()
-            );
             return match missed {
                 true => Check::fail(name, found, advice),
                 false => {
@@ -289,10 +314,10 @@ mod tests {
         Way { here: false, times, refused: false, silent: 0 }
     }
 
-    fn judged(says: Option<f64>, way: Result<Way, &str>) -> (Verdict, String, String) {
+    fn judged(says: Option<f64>, way: Result<Way, Lost>) -> (Verdict, String, String) {
         let deployment = three_nodes("");
         let (peer, address) = (&deployment.nodes()[1], Address::parse("10.1.0.1:7000").unwrap());
-        let check = judge(peer, &address, says, true, way.map_err(str::to_owned));
+        let check = judge(peer, &address, says, true, way);
         assert_eq!(check.name, "round trip to or1");
         (check.verdict, check.found, check.advice.unwrap_or_default())
     }
@@ -338,10 +363,13 @@ mod tests {
             )
         );
         assert!(advice.contains("right where or1 is not started yet"), "{advice}");
-        let (verdict, found, advice) = judged(Some(73.0), Err("no answer within 2 s"));
+        let (verdict, found, advice) = judged(Some(73.0), Err(Lost::Way("no answer within 2 s".to_owned())));
         assert_eq!(verdict, Verdict::Fail);
         assert_eq!(found, "cannot be reached at 10.1.0.1:7000: no answer within 2 s");
         assert!(advice.contains("TCP port 7000"), "{advice}");
+        let (_, found, advice) = judged(Some(73.0), Err(Lost::Name("cannot find or1: no".to_owned())));
+        assert_eq!(found, "cannot be reached at 10.1.0.1:7000: cannot find or1: no");
+        assert!(advice.contains("`getent hosts 10.1.0.1`") && !advice.contains("firewall"), "{advice}");
     }
 
     #[test]
@@ -362,7 +390,8 @@ mod tests {
 
         let deployment = three_nodes("");
         let (peer, address) = (&deployment.nodes()[1], Address::parse("10.1.0.1:7000").unwrap());
-        let check = judge(peer, &address, Some(73.0), false, Err("no answer within 2 s".to_owned()));
+        let lost = Lost::Way("no answer within 2 s".to_owned());
+        let check = judge(peer, &address, Some(73.0), false, Err(lost));
         assert_eq!(check.verdict, Verdict::Warn);
         assert!(
             check.found.ends_with("no answer within 2 s; it is a member of no keyspace"),

@@ -28,14 +28,14 @@ pub(crate) fn run(arguments: Net) -> anyhow::Result<Status> {
             (network, text)
         }
         Verb::Cut { region } => {
-            known(&network, "cut", &region)?;
+            known(&network, "cut", &region, &more)?;
             let network = ask::order(&address, "/net/cut", Some(&region))?;
             let text = screen::cut(&network, &region, &more);
             (network, text)
         }
         Verb::Heal { region } => {
             if let Some(region) = &region {
-                known(&network, "heal", region)?;
+                known(&network, "heal", region, &more)?;
             }
             let network = ask::order(&address, "/net/heal", region.as_deref())?;
             let text = screen::heal(&network, region.as_deref());
@@ -85,15 +85,15 @@ fn find(http: Option<Address>) -> anyhow::Result<(Address, Network)> {
     )
 }
 
-/// Refuses a name that no region has.
-fn known(network: &Network, verb: &str, region: &str) -> Result<(), Usage> {
+/// Refuses a name that no region has. `more` is what the next order has to say as well.
+fn known(network: &Network, verb: &str, region: &str, more: &str) -> Result<(), Usage> {
     let names: Vec<&str> = network.regions.iter().map(|known| known.region.as_str()).collect();
     if names.contains(&region) {
         return Ok(());
     }
     let first = names.first().copied().unwrap_or_default();
     Err(Usage(format!(
-        "net {verb} {region}: no region is called so; there are {}\n  try: isochrone net {verb} {}",
+        "net {verb} {region}: no region is called so; there are {}\n  try: isochrone net {verb} {}{more}",
         names.join(", "),
         quoted(first)
     )))

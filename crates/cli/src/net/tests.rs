@@ -87,14 +87,14 @@ fn what_came_of_an_order_is_said_with_what_undoes_it() {
 #[test]
 fn a_region_that_there_is_not_is_refused_and_those_that_there_are_are_named() {
     let network = three(&[], None);
-    known(&network, "cut", "US West").unwrap();
-    for wrong in ["us west", "US", "", "US West "] {
-        let Usage(why) = known(&network, "heal", wrong).unwrap_err();
+    known(&network, "cut", "US West", "").unwrap();
+    for (wrong, more) in [("us west", ""), ("US", " --http 127.0.0.1:9001"), ("", ""), ("US West ", "")] {
+        let Usage(why) = known(&network, "heal", wrong, more).unwrap_err();
         assert_eq!(
             why,
             format!(
                 "net heal {wrong}: no region is called so; there are US West, US East, Euro\n  \
-                 try: isochrone net heal 'US West'"
+                 try: isochrone net heal 'US West'{more}"
             )
         );
     }

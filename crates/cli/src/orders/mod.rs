@@ -90,6 +90,7 @@ fn change(
     {
         ended.said += &no_member(node, shown, &choice.partitions);
     }
+    ended.said += &no_leader(&given, &choice.nodes);
     let look = |now: Option<&Told>| -> Vec<Partition> {
         let of = |partition: &u16| Partition::of(*partition, &keyspace.name, shown, now);
         choice.partitions.iter().map(of).collect()
@@ -119,6 +120,18 @@ fn no_member(node: &str, shown: Option<&Shown>, partitions: &[u16]) -> String {
     }
     let others = others.into_iter().collect::<Vec<_>>().join(", ");
     format!("\n  {node} is no member now; those who could lead are {others}")
+}
+
+/// Who else could take an order, where the one that was given it has nobody to pass it on to: a replica that has no link to who
+/// leads, say, which others have.
+fn no_leader(given: &Given, nodes: &[String]) -> String {
+    let Answer::Said(_, text) = &given.answer else { return String::new() };
+    let others: Vec<&str> =
+        nodes.iter().map(String::as_str).filter(|node| *node != given.place.node).collect();
+    if !text.ends_with("does not lead") || others.is_empty() {
+        return String::new();
+    }
+    format!("\n  it may have no link to who leads; give this order on the machine of {}", others.join(" or "))
 }
 
 /// Shows who serves which keys, or moves some.

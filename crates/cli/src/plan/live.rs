@@ -12,7 +12,7 @@ use crate::{Usage, protocols};
 use anyhow::bail;
 use isochrone_core::deployment::{Address, Keyspace, leader_in_turn};
 use isochrone_core::{Deployment, KeyspaceId, Matrix, NodeId, PartitionId, Quorums, RegionId, Span};
-use isochrone_plan::{Forecast, Plan, Recommendation, Standing};
+use isochrone_plan::{Expected, Forecast, Plan, Recommendation, Standing, about, mark};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -88,11 +88,15 @@ struct Wait {
     region: String,
     operations_per_second: f64,
     write_p50_ms: Option<f64>,
-    /// Over the round trips as measured, with who leads now; and how many times as long they waited.
+    /// Over the round trips as measured, with who leads now; whether that is a bound; and how many times as long they waited.
     expected_ms: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expected_bound: Option<&'static str>,
     ratio: Option<f64>,
     /// Over those of the file.
     file_expected_ms: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    file_expected_bound: Option<&'static str>,
     file_ratio: Option<f64>,
 }
 
@@ -108,7 +112,40 @@ struct Faster {
     #[serde(skip_serializing_if = "Option::is_none")]
     f: Option<usize>,
     mean_ms: f64,
+    /// Whether that is a bound, `at least` or `at most`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bound: Option<String>,
     less_ms: f64,
+    /// Whether that is one, likewise, or `by these bounds`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    less_bound: Option<&'static str>,
+}
+
+impl Faster {
+    /// A choice that has this mean where what runs has that one; none where the difference is nothing to speak of. Each mean
+    /// with whether it is a bound.
+    fn than(
+        (now, now_bound): (f64, Option<&str>),
+        (mean_ms, bound): (f64, Option<&str>),
+        protocol: &str,
+        leader: Option<&str>,
+    ) -> Option<Faster> {
+        (now - mean_ms >= LESS_MIN_MS).then(|| Faster {
+            protocol: protocol.to_owned(),
+            leader: leader.map(str::to_owned),
+            reply: None,
+            f: None,
+            mean_ms,
+            bound: bound.map(str::to_owned),
+            less_ms: now - mean_ms,
+            less_bound: Some(about(now_bound, bound).trim_end()).filter(|words| !words.is_empty()),
+        })
+    }
+}
+
+/// What a figure has before it in a sentence that is a bound.
+fn before(bound: Option<&str>) -> String {
+    bound.map_or_else(String::new, |bound| format!("{bound} "))
 }
 
 /// Asks the nodes, and gives the deployment as it runs: with the protocol and the leader that the keyspace has now.
@@ -453,29 +490,32 @@ fn waits(
     deployment: &Deployment,
     shown: &Shown,
     away: &BTreeSet<NodeId>,
-    expected: Option<&[Span]>,
-    by_file: Option<&[Span]>,
+    expected: Option<&[Expected]>,
+    by_file: Option<&[Expected]>,
 ) -> Vec<Wait> {
     let wait = |node: &isochrone_core::deployment::Node| {
         let row = shown.nodes.iter().find(|row| row.node == node.name)?;
-        let of = |waits: Option<&[Span]>| {
-            let wait = waits.and_then(|waits| waits.get(usize::from(node.region.0)));
-            let known = wait.filter(|wait| **wait < NEVER && !away.contains(&node.id));
-            known.map(|wait| wait.as_millis_f64())
+        let of = |waits: Option<&[Expected]>| {
+            let expected = waits.and_then(|waits| waits.get(usize::from(node.region.0)));
+            let known = expected.filter(|expected| expected.wait < NEVER && !away.contains(&node.id));
+            (known.map(|known| known.wait.as_millis_f64()), known.and_then(|known| known.bound))
         };
         let ratio = |expected: Option<f64>| match (row.write_p50_ms, expected) {
             (Some(waited), Some(expected)) if expected > 0.0 => Some(waited / expected),
             _ => None,
         };
-        let (expected_ms, file_expected_ms) = (of(expected), of(by_file));
+        let ((expected_ms, expected_bound), (file_expected_ms, file_expected_bound)) =
+            (of(expected), of(by_file));
         Some(Wait {
             node: node.name.clone(),
             region: deployment.region(node.region).name.clone(),
             operations_per_second: row.operations_per_second,
             write_p50_ms: row.write_p50_ms,
             expected_ms,
+            expected_bound,
             ratio: ratio(expected_ms),
             file_expected_ms,
+            file_expected_bound,
             file_ratio: ratio(file_expected_ms),
         })
     };
@@ -529,33 +569,28 @@ fn better_for_clients(
         return Ok(None);
     }
     let matrix = with_nowhere(matrix);
-    let mean = |leader: RegionId| -> anyhow::Result<Option<f64>> {
+    let mean = |leader: RegionId| -> anyhow::Result<Option<(f64, Option<&'static str>)>> {
         let standing = Standing { replicas: replicas.clone(), leader: Some(leader) };
         let waits = isochrone_plan::expected(&matrix, space, &[standing])?;
-        let total = |waits: Vec<Span>| {
-            waits.iter().zip(rates).map(|(wait, rate)| wait.as_millis_f64() * rate).sum::<f64>()
+        let mean = |waits: Vec<Expected>| {
+            let asked = || waits.iter().zip(rates).filter(|(_, rate)| **rate > 0.0);
+            let total = asked().map(|(expected, rate)| expected.wait.as_millis_f64() * rate).sum::<f64>();
+            (total / all, asked().find_map(|(expected, _)| expected.bound))
         };
-        let mean_ms = waits.map(|waits| total(waits) / all);
-        Ok(mean_ms.filter(|mean_ms| *mean_ms < NEVER.as_millis_f64()))
+        Ok(waits.map(mean).filter(|(mean_ms, _)| *mean_ms < NEVER.as_millis_f64()))
     };
     let Some(now) = mean(*leads)? else { return Ok(None) };
-    let mut best: Option<(RegionId, f64)> = None;
+    let mut best: Option<(RegionId, (f64, Option<&'static str>))> = None;
     // A hand-over goes to a member; where all of a region are away, none of the replicas is there.
     for region in members.iter().filter_map(|name| deployment.node_named(name)).map(|node| node.region) {
         if !replicas.contains(&region) {
             continue;
         }
-        let less = mean(region)?.filter(|mean| best.is_none_or(|(_, least)| *mean < least));
+        let less = mean(region)?.filter(|(mean_ms, _)| best.is_none_or(|(_, (least, _))| *mean_ms < least));
         best = less.map(|mean| (region, mean)).or(best);
     }
-    let better = best.filter(|(_, mean_ms)| now - mean_ms >= LESS_MIN_MS);
-    Ok(better.map(|(region, mean_ms)| Faster {
-        protocol: space.protocol.clone(),
-        leader: Some(deployment.region(region).name.clone()),
-        reply: None,
-        f: None,
-        mean_ms,
-        less_ms: now - mean_ms,
+    Ok(best.and_then(|(region, mean)| {
+        Faster::than(now, mean, &space.protocol, Some(deployment.region(region).name.as_str()))
     }))
 }
 
@@ -570,7 +605,8 @@ pub(crate) fn off_plan(asked: &[Asked], file: Option<&Deployment>) -> Vec<String
     let line = |keyspace: &Keyspace| {
         // What cannot be reckoned, `plan --live` says.
         let (_, live) = of(asked, deployment.clone(), keyspace.id).ok()?;
-        let Faster { leader, mean_ms, less_ms, .. } = live.better_for_clients.as_ref()?;
+        let Faster { leader, mean_ms, bound, less_ms, less_bound, .. } = live.better_for_clients.as_ref()?;
+        let (mean, less) = (before(bound.as_deref()), before(*less_bound));
         let worth = *less_ms > WORTH.1 && *less_ms > (mean_ms + less_ms) * WORTH.0;
         if !worth || live.asked_for < ASKED_MIN {
             return None;
@@ -581,8 +617,8 @@ pub(crate) fn off_plan(asked: &[Asked], file: Option<&Deployment>) -> Vec<String
         let one = deployment.keyspaces().len() == 1;
         let which = if one { String::new() } else { format!(" --keyspace {}", keyspace.name) };
         Some(format!(
-            "keyspace {} is led from {leads}; from {other} commits would take {less_ms:.1} ms less, {mean_ms:.1} in the mean over \
-             what clients asked in the last ten seconds: isochrone plan {place}--live{which}",
+            "keyspace {} is led from {leads}; from {other} commits would take {less}{less_ms:.1} ms less, {mean}{mean_ms:.1} in the \
+             mean over what clients asked in the last ten seconds: isochrone plan {place}--live{which}",
             keyspace.name
         ))
     };
@@ -594,30 +630,22 @@ impl Live {
     pub(super) fn compare(&mut self, plan: &Plan) {
         let Some(now) = plan.configured.mean_ms.filter(|_| !self.fewer) else { return };
         self.compared = true;
-        let faster = |protocol: &str, leader: &Option<String>, mean_ms: f64| {
-            let (protocol, leader) = (protocol.to_owned(), leader.clone());
-            (now - mean_ms >= LESS_MIN_MS).then_some(Faster {
-                protocol,
-                leader,
-                reply: None,
-                f: None,
-                mean_ms,
-                less_ms: now - mean_ms,
-            })
-        };
+        let now = (now, plan.configured.bound);
         // Several partitions are led from several places.
         if self.leaders.len() == 1 {
             let as_it_is = |row: &&Forecast| row.ranked && row.f.is_none();
             let own = plan.protocols.iter().filter(as_it_is);
             let own = own.filter(|row| row.protocol == plan.configured.protocol);
             // They come lowest mean first.
-            self.better_leader = own
-                .filter(|row| row.leader.is_some())
-                .find_map(|row| faster(&row.protocol, &row.leader, row.mean_ms));
+            self.better_leader = own.filter(|row| row.leader.is_some()).find_map(|row| {
+                let mean = (row.mean_ms, row.bound.as_deref());
+                Faster::than(now, mean, &row.protocol, row.leader.as_deref())
+            });
         }
-        let Recommendation { protocol, leader, reply, f, mean_ms, .. } = &plan.recommended;
+        let Recommendation { protocol, leader, reply, f, mean_ms, bound, .. } = &plan.recommended;
         if *protocol != plan.configured.protocol {
-            let better = mean_ms.and_then(|mean_ms| faster(protocol, leader, mean_ms));
+            let mean = mean_ms.map(|mean_ms| (mean_ms, *bound));
+            let better = mean.and_then(|mean| Faster::than(now, mean, protocol, leader.as_deref()));
             self.better_protocol = better.map(|better| Faster { reply: reply.clone(), f: *f, ..better });
         }
     }
@@ -655,15 +683,16 @@ impl Live {
         ];
         let or_none =
             |ratio: Option<f64>| ratio.map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.2}"));
+        let expected = |wait_ms, bound| format!("{}{}", mark(bound), millis(wait_ms));
         let row = |wait: &Wait| {
             vec![
                 wait.node.clone(),
                 wait.region.clone(),
                 rate(wait.operations_per_second),
                 millis(wait.write_p50_ms),
-                millis(wait.expected_ms),
+                expected(wait.expected_ms, wait.expected_bound),
                 or_none(wait.ratio),
-                millis(wait.file_expected_ms),
+                expected(wait.file_expected_ms, wait.file_expected_bound),
                 or_none(wait.file_ratio),
             ]
         };
@@ -687,14 +716,15 @@ impl Live {
             ("leader for what clients asked in the last seconds", &self.better_for_clients),
         ];
         for (what, faster) in all {
-            if let Some(Faster { protocol, leader, reply, f, mean_ms, less_ms }) = faster {
+            if let Some(Faster { protocol, leader, reply, f, mean_ms, bound, less_ms, less_bound }) = faster {
+                let (mean, less) = (before(bound.as_deref()), before(*less_bound));
                 let from = leader.as_ref().map_or_else(String::new, |leader| format!(" with {leader}"));
                 let reply =
                     reply.as_ref().map_or_else(String::new, |reply| format!(", with reply = {reply:?}"));
                 let f = f.map_or_else(String::new, |f| format!(", with f = {f}"));
                 let _ = writeln!(
                     text,
-                    "better {what}: {protocol}{from}{reply}{f}, mean {mean_ms:.1} ms, {less_ms:.1} ms less than now"
+                    "better {what}: {protocol}{from}{reply}{f}, mean {mean}{mean_ms:.1} ms, {less}{less_ms:.1} ms less than now"
                 );
             }
         }

@@ -335,7 +335,7 @@ fn who_lacks_a_link_to_the_leader_is_told_who_could_lead() {
     let led = json!({"/keyspaces/0/leaders": ["a"], "/keyspaces/0/members": [["a", "b", "c", "d"]]});
     let note = |gained: &str, heir: &str| {
         format!(
-            "a leads main, and has no link with {gained}: what is asked there waits in vain, or some of it; {heir} reaches all of \
+            "a leads main, and has no link with {gained}: what is asked there takes longer, or waits in vain; {heir} reaches all of \
              them: isochrone move-leader --to {heir}"
         )
     };
@@ -359,9 +359,9 @@ fn who_lacks_a_link_to_the_leader_is_told_who_could_lead() {
     let members = json!([["a", "d"], ["a", "c"], ["a", "d"], ["b", "d"]]);
     let partitions = json!({"/keyspaces/0/leaders": ["a", "a", "a", "b"], "/keyspaces/0/members": members, "/keyspaces/0/protocol": "2pc"});
     expect![[r#"
-        a leads partition 1 of main, and has no link with b: what is asked there waits in vain, or some of it; c reaches all of them: isochrone move-leader --partition 1 --to c
-        a leads partitions 0, 2 of main, and has no link with b: what is asked there waits in vain, or some of it; d reaches all of them: isochrone move-leader --partition N --to d, for each
-        b leads partition 3 of main, and has no link with a: what is asked there waits in vain, or some of it; d reaches all of them: isochrone move-leader --partition 3 --to d
+        a leads partition 1 of main, and has no link with b: what is asked there takes longer, or waits in vain; c reaches all of them: isochrone move-leader --partition 1 --to c
+        a leads partitions 0, 2 of main, and has no link with b: what is asked there takes longer, or waits in vain; d reaches all of them: isochrone move-leader --partition N --to d, for each
+        b leads partition 3 of main, and has no link with a: what is asked there takes longer, or waits in vain; d reaches all of them: isochrone move-leader --partition 3 --to d
     "#]].assert_eq(&(leaders_told(&[("a", "b", 99)], &partitions).join("\n") + "\n"));
 }
 

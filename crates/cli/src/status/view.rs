@@ -512,7 +512,7 @@ impl<'a> Links<'a> {
 }
 
 /// Nodes that have been without a link to a leader for long, where another member reaches them and all whom the leader reaches:
-/// who asks there waits in vain, although all are reached by somebody.
+/// who asks there waits longer or in vain, although all are reached by somebody.
 fn of_leaders(told: &[&Told], keyspaces: &[Shown], file: Option<&Deployment>, notes: &mut Vec<String>) {
     let links = Links(told);
     // Those who were not asked too.
@@ -544,7 +544,7 @@ fn of_leaders(told: &[&Told], keyspaces: &[Shown], file: Option<&Deployment>, no
             let keyspace = if keyspaces.len() == 1 { String::new() } else { format!("--keyspace {name} ") };
             let gained = gained.join(", ");
             notes.push(format!(
-                "{leader} leads {led}, and has no link with {gained}: what is asked there waits in vain, or some of it; {heir} reaches \
+                "{leader} leads {led}, and has no link with {gained}: what is asked there takes longer, or waits in vain; {heir} reaches \
                  all of them: isochrone move-leader {place}{keyspace}{which}--to {heir}{each}"
             ));
         }

@@ -4,7 +4,7 @@
 use super::processes::{
     Addresses, Process, client, deployment_of, figure, leader, node, nodes, until, writes,
 };
-use super::resp::{Client, Reply};
+use super::resp::{Client, Reply, ask};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
@@ -47,10 +47,6 @@ impl Cluster {
         until("two copies", || (ask(&mut client, &["WAIT", "2", "1000"]) == Reply::Number(2)).then_some(()));
         client
     }
-}
-
-fn ask(client: &mut Client, words: &[&str]) -> Reply {
-    client.ask(words).unwrap_or_else(|error| panic!("{words:?}: {error}"))
 }
 
 /// Who writes a million keys an hour would wait for backups for half an hour, if nobody asked for more.

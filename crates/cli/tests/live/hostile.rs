@@ -8,7 +8,7 @@
 use super::processes::{
     self, Process, addresses, client, hash, isochrone, leader, nodes, page, until, writes,
 };
-use super::resp::{Client, Reply};
+use super::resp::{Client, Reply, ask};
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -56,10 +56,6 @@ fn served(address: SocketAddr) -> Client {
     let mut client = client(address);
     until("a node that serves", || writes(&mut client));
     client
-}
-
-fn ask(client: &mut Client, words: &[&str]) -> Reply {
-    client.ask(words).unwrap_or_else(|error| panic!("{words:?}: {error}"))
 }
 
 fn request(words: &[&[u8]]) -> Vec<u8> {

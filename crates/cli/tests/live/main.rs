@@ -26,6 +26,7 @@ mod load;
 mod memory;
 mod messages;
 mod net;
+mod one_link;
 mod orders;
 mod plan;
 mod processes;

@@ -3,7 +3,7 @@
 use super::processes::{
     Process, addresses, client, deployment, isochrone, node, nodes, outcome, page, serves, until,
 };
-use super::resp::{Client, Reply};
+use super::resp::{Client, Reply, ask};
 use std::fs;
 
 const OOM: &str = "OOM command not allowed when used memory > 'maxmemory'.";
@@ -11,10 +11,6 @@ const OOM: &str = "OOM command not allowed when used memory > 'maxmemory'.";
 /// Bytes that a node may use more than it does when it is idle: several times what replicas keep for those that lag.
 const ROOM: u64 = 64 << 20;
 const VALUE: usize = 1 << 20;
-
-fn ask(client: &mut Client, words: &[&str]) -> Reply {
-    client.ask(words).unwrap_or_else(|error| panic!("{words:?}: {error}"))
-}
 
 /// A figure of `INFO memory`.
 fn figure(client: &mut Client, name: &str) -> u64 {

@@ -5,7 +5,7 @@ use super::processes::{
     Addresses, Process, TOKEN, addresses, client, deployment, hash, isochrone, node, nodes, outcome, page,
     there_is_redis, until, writes,
 };
-use super::resp::{Client, Reply};
+use super::resp::{Client, Reply, ask};
 use std::fs;
 use std::io::Write;
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -19,10 +19,6 @@ fn redis(dir: &Path, address: SocketAddr, more: &[&str]) -> Process {
     let line = process.line().expect("a line");
     assert_eq!(line, format!("redis of redis is ready, redis {address}"));
     process
-}
-
-fn ask(client: &mut Client, words: &[&str]) -> Reply {
-    client.ask(words).unwrap_or_else(|error| panic!("{words:?}: {error}"))
 }
 
 /// Asks until the node, which elects itself first, serves.

@@ -104,3 +104,8 @@ impl Client {
         })
     }
 }
+
+/// What is answered to this.
+pub fn ask(client: &mut Client, words: &[&str]) -> Reply {
+    client.ask(words).unwrap_or_else(|error| panic!("{words:?}: {error}"))
+}

@@ -1,7 +1,7 @@
 //! `isochrone up`: the whole cluster in one process.
 
 use super::processes::{Process, client, isochrone, outcome, until};
-use super::resp::{Client, Reply};
+use super::resp::{Reply, ask};
 use serde_json::Value;
 use std::fs;
 use std::net::{SocketAddr, TcpListener};
@@ -46,10 +46,6 @@ fn up(folder: &Path, more: &[&str]) -> Up {
     let doors = regions.iter().map(|region| region["redis"].as_str().unwrap().parse().unwrap()).collect();
     let grpc = regions.iter().map(|region| region["grpc"].as_str().unwrap().to_owned()).collect();
     Up { process, doors, grpc, start }
-}
-
-fn ask(client: &mut Client, words: &[&str]) -> Reply {
-    client.ask(words).unwrap_or_else(|error| panic!("{words:?}: {error}"))
 }
 
 #[test]

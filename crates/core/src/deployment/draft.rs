@@ -3,7 +3,7 @@
 use toml::de::{DeTable, DeValue};
 
 use super::error::Mistakes;
-use super::values::{Address, parse_bytes, parse_span, suggest};
+use super::values::{Address, nearest, parse_bytes, parse_span, suggest};
 use crate::time::Span;
 
 /// A value and the line it stands on.
@@ -271,7 +271,13 @@ impl<'a> Section<'a> {
         for (line, key, _, _) in self.entries() {
             if !self.asked.contains(&key) {
                 let wrong = format!("unknown key {key:?}");
-                self.refuse(mistakes, line, wrong, suggest(key, self.asked.iter().copied()));
+                let asked = self.asked.iter().copied();
+                let mut right = suggest(key, asked.clone());
+                // Which these are, only the protocol knows.
+                if self.asked.contains(&"parameters") && nearest(key, asked).is_none() {
+                    right += "; a parameter of the protocol goes under [keyspace.parameters]";
+                }
+                self.refuse(mistakes, line, wrong, right);
             }
         }
     }

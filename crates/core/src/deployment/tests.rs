@@ -112,6 +112,18 @@ fn a_good_file_becomes_what_it_says() {
 }
 
 #[test]
+fn a_key_that_a_keyspace_does_not_have_may_be_a_parameter() {
+    let refused = |key: &str| five(&format!("protocol = \"multipaxos\"\n{key}")).unwrap_err().to_string();
+    let why = refused("route = \"redirect\"");
+    assert!(why.contains("keyspace \"bank\": unknown key \"route\"\n  use "), "{why}");
+    assert!(
+        why.ends_with("\"parameters\"; a parameter of the protocol goes under [keyspace.parameters]"),
+        "{why}"
+    );
+    assert!(!refused("replicaton = 3").contains("[keyspace.parameters]"));
+}
+
+#[test]
 fn all_mistakes_in_parameters_are_told_to_the_protocol_that_reads_them() {
     let wrong = r#"thrifty = "yes", windw = 5, lease = "1h30m", batch = "3GiB", reads = "leader", name = "forbidden""#;
     let deployment = five(&format!("protocol = \"multipaxos\"\nparameters = {{ {wrong} }}")).unwrap();

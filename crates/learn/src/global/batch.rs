@@ -19,7 +19,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::data::{DataError, Dataset, Values};
 use crate::plan::file::PlanFileError;
-use crate::plan::{BatchPlanner, BatchTooLong, PlannedBatch};
+use crate::plan::{BatchPlanner, PlanError, PlannedBatch};
 use crate::task::Task;
 
 const MAGIC: [u8; 8] = *b"isobatch";
@@ -81,9 +81,9 @@ pub enum BatchError {
         /// Of the model.
         wanted: u32,
     },
-    /// It is too long to be planned.
+    /// It cannot be planned: it is too long, or the task tells sets that none may have. Rows are numbered in it.
     #[error(transparent)]
-    TooLong(#[from] BatchTooLong),
+    Planning(#[from] PlanError),
 }
 
 /// What became of the plan that a batch was sent with.
@@ -204,12 +204,12 @@ impl Batch {
     /// Its plan, made now where it came without one. Plans are functions of the samples, so it is the same plan.
     ///
     /// # Errors
-    /// If it is too long to be planned.
+    /// If it cannot be planned ([`BatchPlanner::plan`]).
     pub fn planned<T: Task>(
         self,
         planner: &mut BatchPlanner,
         task: &T,
-    ) -> Result<(Dataset<'static>, PlannedBatch), BatchTooLong> {
+    ) -> Result<(Dataset<'static>, PlannedBatch), PlanError> {
         let plan = match self.plan {
             Some(plan) => plan,
             None => planner.plan(task, &self.data)?,

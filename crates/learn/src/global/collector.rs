@@ -149,7 +149,7 @@ impl<T: Task> Collector<T> {
         let data = Dataset::new(offsets, named, values, labels, self.features)
             .expect("samples are checked")
             .weighed(importances);
-        // A batch that is too long to be planned is sent without a plan, and the centre says so.
+        // A batch that cannot be planned is sent without a plan, and the centre says so.
         let plan = if self.options.plan { self.planner.plan(&self.task, &data).ok() } else { None };
         let Next { seq, sample } = self.next;
         self.next = Next { seq: seq + 1, sample: sample + data.len() as u64 };

@@ -10,7 +10,7 @@ use isochrone_core::{Instant, Matrix, Random, Span};
 use super::*;
 use crate::data::{Dataset, Sample, Value};
 use crate::exec::{Model, Schedule};
-use crate::plan::mixed::{self, Mixed, WIDTH};
+use crate::plan::mixed::{self, Mixed, Narrow, WIDTH};
 use crate::task::{Rule, Sets, Step, Task};
 use crate::tasks::{Against, Class, Linear, Loss};
 
@@ -362,6 +362,25 @@ fn a_damaged_plan_is_made_again() {
     for at in [0, 9, 30, 200] {
         assert_eq!(model(Some(at)), (whole.clone(), 3));
     }
+}
+
+/// Neither its collector nor the centre ends by them, and those that come behind it are taken.
+#[test]
+fn a_batch_whose_sets_none_may_have_is_refused() {
+    let mut center = Center::on(Memory::default(), Narrow, options()).unwrap();
+    let once = CollectorOptions { batch_size: 1, ..CollectorOptions::default() };
+    let mut collector = Collector::new(0, Narrow, WIDTH, once);
+    let odd = Sample { features: &[2, 6], values: &[mixed::READ, mixed::READ], label: 1.0, importance: 1.0 };
+    let sent = collector.push(&odd, Instant::ZERO).unwrap().unwrap();
+    let Ingest::Refused(error) = center.ingest(sent).unwrap() else { panic!("there is no parameter 6") };
+    assert_eq!(
+        error.to_string(),
+        "row 0 touches parameter 6 of a task that has 4, counted from 0: Task::parameters must be above all that are touched"
+    );
+    let sound = batch(0, 0, 0, &[vec![(2, mixed::BOTH), (3, mixed::READ)]]);
+    assert!(matches!(center.ingest(sound.encode()).unwrap(), Ingest::Accepted { .. }));
+    assert_eq!((center.counts().refused, center.counts().accepted), (1, 1));
+    center.model().unwrap();
 }
 
 /// Planned where the data is not what the plan says it is: the plan is sound, but of other samples.

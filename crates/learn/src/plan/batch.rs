@@ -3,7 +3,7 @@
 
 use crate::data::Dataset;
 use crate::exec::prefetch::prefetch;
-use crate::plan::{AHEAD, Annotations, Plan, ReadOp, WriteOp, replace_all};
+use crate::plan::{AHEAD, Annotations, Plan, PlanError, ReadOp, SetsError, WriteOp, replace_all};
 use crate::task::{Rule, Sets, Task};
 use crate::with_rows;
 
@@ -73,10 +73,11 @@ impl BatchPlanner {
     /// Plans a block in the form that is smallest for the task's rule.
     ///
     /// # Errors
-    /// If the block has more entries than places are counted.
-    pub fn plan<T: Task>(&mut self, task: &T, data: &Dataset<'_>) -> Result<PlannedBatch, BatchTooLong> {
+    /// If the block has more entries than places are counted, or the task tells sets that none may have. The planner is as before
+    /// then.
+    pub fn plan<T: Task>(&mut self, task: &T, data: &Dataset<'_>) -> Result<PlannedBatch, PlanError> {
         match task.rule() {
-            Rule::Features => self.compact(data),
+            Rule::Features => Ok(self.compact(data)?),
             Rule::Own(_) => self.general(task, data),
         }
     }
@@ -84,7 +85,7 @@ impl BatchPlanner {
     /// Plans a block in the compact form, under [`Rule::Features`].
     ///
     /// # Errors
-    /// As [`BatchPlanner::plan`].
+    /// If the block has more entries than places are counted.
     pub fn compact(&mut self, data: &Dataset<'_>) -> Result<PlannedBatch, BatchTooLong> {
         check_length(data.entries() as u64)?;
         self.grow(data.width());
@@ -123,14 +124,18 @@ impl BatchPlanner {
     ///
     /// # Errors
     /// As [`BatchPlanner::plan`].
-    pub fn general<T: Task>(&mut self, task: &T, data: &Dataset<'_>) -> Result<PlannedBatch, BatchTooLong> {
+    pub fn general<T: Task>(&mut self, task: &T, data: &Dataset<'_>) -> Result<PlannedBatch, PlanError> {
         let parameters = task.parameters(data.width());
         self.grow(parameters);
         let (mut reads_at, mut writes_at) = (vec![0], vec![0]);
         let (mut reads, mut writes) = (Vec::new(), Vec::new());
         let (mut seams, mut sets) = (Seams::default(), Sets::default());
-        with_rows!(data, rows => for row in 0..data.len() {
+        let planned = with_rows!(data, rows => (0..data.len()).try_for_each(|row| {
             super::sets_of(task, &rows.sample(row), &mut sets);
+            let mut touched = sets.reads.iter().chain(&sets.writes).copied();
+            if let Some(parameter) = touched.find(|&parameter| parameter >= parameters) {
+                return Err(SetsError::Beyond { row, parameter, parameters });
+            }
             for &parameter in &sets.reads {
                 let version = self.touch(parameter, &mut seams.ends);
                 if version == 0 {
@@ -141,6 +146,9 @@ impl BatchPlanner {
             }
             for &parameter in &sets.writes {
                 let writer = self.touch(parameter, &mut seams.ends);
+                if writer == row as u32 + 1 {
+                    return Err(SetsError::Twice { row, parameter });
+                }
                 if writer == 0 {
                     seams.writes.push(writes.len() as u32);
                 }
@@ -150,11 +158,13 @@ impl BatchPlanner {
             }
             reads_at.push(reads.len() as u64);
             writes_at.push(writes.len() as u64);
-        });
+            Ok(())
+        }));
         for end in &mut seams.ends {
             end.writer = std::mem::take(&mut self.last[end.parameter as usize]);
             seams.readers.push(std::mem::take(&mut self.readers[end.parameter as usize]) & !TOUCHED);
         }
+        planned?;
         check_length(reads.len().max(writes.len()) as u64)?;
         let annotations = Annotations::General { reads_at, reads, writes_at, writes };
         let plan = Plan::of_data(data, parameters, task.rule(), annotations);

@@ -8,7 +8,7 @@ use crate::exec::Stop;
 use crate::memory::{NoRoom, zeros};
 use crate::plan::batch::BatchPlanner;
 use crate::plan::stitch::Stitcher;
-use crate::plan::{Annotations, BatchTooLong, Plan, PlanError, TooWide, replace_all};
+use crate::plan::{Annotations, Plan, PlanError, TooWide, replace_all};
 use crate::shares::each_share;
 use crate::task::{Rule, Task};
 
@@ -17,8 +17,8 @@ impl Plan {
     /// for any number of threads. Takes eight bytes of scratch memory for each parameter and thread.
     ///
     /// # Errors
-    /// If there is not the memory, or a block has more entries than one can have: the latter only in the general
-    /// form.
+    /// If there is not the memory, or, only in the general form, a block has more entries than one can have or the task tells
+    /// sets that none may have.
     pub fn in_blocks<T: Task>(
         task: &T,
         data: &Dataset<'_>,
@@ -66,7 +66,7 @@ impl Plan {
         data: &Dataset<'_>,
         blocks: usize,
         stop: &Stop,
-    ) -> Result<Plan, BatchTooLong> {
+    ) -> Result<Plan, PlanError> {
         let blocks = cut(data, blocks);
         match task.rule() {
             Rule::Features => Ok(compact(data, &blocks, stop)),
@@ -142,8 +142,15 @@ fn plan_block(
     Touched { first, last }
 }
 
-fn general<T: Task>(task: &T, data: &Dataset<'_>, blocks: &[Range<usize>]) -> Result<Plan, BatchTooLong> {
-    let planned = each_share(blocks, |rows| BatchPlanner::new().plan(task, &data.slice(rows.clone())));
+fn general<T: Task>(task: &T, data: &Dataset<'_>, blocks: &[Range<usize>]) -> Result<Plan, PlanError> {
+    let planned = each_share(blocks, |rows| {
+        let planned = BatchPlanner::new().plan(task, &data.slice(rows.clone()));
+        // A block counts its rows from its own first one.
+        planned.map_err(|error| match error {
+            PlanError::Sets(error) => PlanError::Sets(error.behind(rows.start)),
+            error => error,
+        })
+    });
     let planned = planned.into_iter().collect::<Result<Vec<_>, _>>()?;
     let parameters = task.parameters(data.width());
     let mut stitcher = Stitcher::new(task.rule().id(), parameters);
@@ -172,7 +179,8 @@ fn general<T: Task>(task: &T, data: &Dataset<'_>, blocks: &[Range<usize>]) -> Re
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::mixed::{self, Mixed};
+    use crate::plan::SetsError;
+    use crate::plan::mixed::{self, Mixed, Narrow};
     use proptest::prelude::*;
 
     proptest! {
@@ -184,6 +192,30 @@ mod tests {
             prop_assert_eq!(Plan::in_exactly(&features, &data, blocks, &stop).unwrap(), Plan::compact(&data));
             let own = Mixed(Rule::Own(7));
             prop_assert_eq!(Plan::in_exactly(&own, &data, blocks, &stop).unwrap(), Plan::general(&own, &data));
+        }
+    }
+
+    #[test]
+    fn sets_that_none_may_have_are_refused_wherever_they_are() {
+        let sound: Vec<_> = (0..8_u32).map(|row| vec![(row % 3, mixed::BOTH), (3, mixed::READ)]).collect();
+        let beyond = |row, parameter| SetsError::Beyond { row, parameter, parameters: Narrow::PARAMETERS };
+        for (odd, refused) in [
+            (vec![(2, mixed::READ), (4, mixed::READ)], beyond(5, 4)),
+            (vec![(2, mixed::READ), (7, mixed::WRITE)], beyond(5, 7)),
+            (vec![(2, mixed::WRITE)], SetsError::Twice { row: 5, parameter: 2 }),
+        ] {
+            let mut rows = sound.clone();
+            rows[5] = odd;
+            let data = mixed::data(&rows);
+            let refused = PlanError::Sets(refused);
+            for blocks in 1..5 {
+                let planned = Plan::in_exactly(&Narrow, &data, blocks, &Stop::default());
+                assert_eq!(planned.err(), Some(refused), "{blocks} blocks");
+            }
+            // What it had seen of them is forgotten.
+            let (mut planner, sound) = (BatchPlanner::new(), mixed::data(&sound));
+            assert_eq!(planner.plan(&Narrow, &data), Err(refused));
+            assert_eq!(planner.plan(&Narrow, &sound), BatchPlanner::new().plan(&Narrow, &sound));
         }
     }
 

@@ -49,6 +49,41 @@ impl Task for Mixed {
     }
 }
 
+/// [`Mixed`] of [`Narrow::PARAMETERS`], whatever its samples touch; and what one of a single feature writes, it writes twice.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Narrow;
+
+impl Narrow {
+    pub(crate) const PARAMETERS: u32 = 4;
+}
+
+impl Task for Narrow {
+    fn rule(&self) -> Rule {
+        Rule::Own(7)
+    }
+
+    fn parameters(&self, _: u32) -> u32 {
+        Narrow::PARAMETERS
+    }
+
+    fn sets<V: Value>(&self, sample: &Sample<'_, V>, sets: &mut Sets) {
+        Mixed(self.rule()).sets(sample, sets);
+        if let [_] = sample.features {
+            sets.writes.extend_from_within(..);
+        }
+    }
+
+    fn compute<V: Value>(
+        &self,
+        sample: &Sample<'_, V>,
+        step: &Step<'_>,
+        read: &[f64],
+        write: &mut [f64],
+    ) -> f64 {
+        Mixed(self.rule()).compute(sample, step, read, write)
+    }
+}
+
 /// Samples of these features and values.
 pub(crate) fn data(rows: &[Vec<(u32, f64)>]) -> Dataset<'static> {
     let mut offsets = vec![0];

@@ -369,6 +369,15 @@ pub enum SetsError {
     },
 }
 
+impl SetsError {
+    /// The same where so many rows stand before those that were counted.
+    fn behind(mut self, rows: usize) -> SetsError {
+        let (SetsError::Beyond { row, .. } | SetsError::Twice { row, .. }) = &mut self;
+        *row += rows;
+        self
+    }
+}
+
 /// Why samples are not planned, or a plan is not looked at.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum PlanError {

@@ -2,6 +2,7 @@
 
 use super::METHODS;
 use super::health::Checks;
+use super::held::{Held, Reading};
 use super::pieces::Pieces;
 use super::reflection::Reflection;
 use super::service::{Ended, status};
@@ -31,6 +32,8 @@ use zeroize::Zeroize;
 
 /// Answers of so many bytes are not counted: there are no more of them than calls.
 const NOTHING: usize = 4 << 10;
+/// The longest message of a health check, as the library takes it.
+const CHECK_MOST: usize = 4 << 20;
 /// Why who has gone was not let in, as for Redis clients.
 const GONE: &str = "gone before the answer";
 
@@ -102,6 +105,8 @@ pub(super) struct Guard<S> {
     open: Open,
     line: Line,
     room: Room,
+    /// Bytes of a message.
+    message: usize,
     /// Bytes of answers that a connection may leave unread before it is asked to read them.
     output: usize,
     /// What users are remembered under by their connections: by the print of what they have shown, which is not kept.
@@ -111,18 +116,18 @@ pub(super) struct Guard<S> {
 }
 
 impl<S> Guard<S> {
-    /// `most` calls may be under way at once, and as many may wait to be told whether they have logged in; a connection may have
-    /// `output` bytes unread when it asks; users are remembered under this key.
+    /// `most` calls may be under way at once, and as many may wait to be told whether they have logged in; a message may have
+    /// `message` bytes; a connection may have `output` bytes unread when it asks; users are remembered under this key.
     pub(super) fn new(
         inner: S,
         open: Open,
         line: Line,
-        (most, output): (usize, usize),
+        (most, message, output): (usize, usize, usize),
         key: hmac::Key,
         metrics: Arc<NodeMetrics>,
         audit: Option<Audit>,
     ) -> Guard<S> {
-        Guard { inner, open, line, room: Room::new(most), output, key, metrics, audit }
+        Guard { inner, open, line, room: Room::new(most), message, output, key, metrics, audit }
     }
 
     /// A health check, for which nobody logs in. While it is read it has a place, of its own connection's only: one whose end never
@@ -133,6 +138,7 @@ impl<S> Guard<S> {
             return self.full(running, "login_commands", text);
         };
         let mut health = self.open.health.clone();
+        let request = request.map(|body| Reading::of(body, CHECK_MOST, &self.metrics));
         Box::pin(async move {
             let (_place, mut running) = (place, running);
             let response = health.call(request).await?;
@@ -237,8 +243,8 @@ where
         // The one that was asked whether it is ready is the one that is called.
         let fresh = self.inner.clone();
         let mut inner = std::mem::replace(&mut self.inner, fresh);
-        let (line, room, output, audit) =
-            (self.line.clone(), self.room.clone(), self.output, self.audit.clone());
+        let (line, room, audit) = (self.line.clone(), self.room.clone(), self.audit.clone());
+        let (message, output) = (self.message, self.output);
         let by = By { method: METHODS[method], address: peer.as_ref().map(|peer| peer.address) };
         Box::pin(async move {
             let act = |user: Option<&str>, decision: Decision, why: Option<&str>| Act {
@@ -294,13 +300,16 @@ where
                 let text = "this connection has not read what it was answered; read it first, or use another";
                 return refused(&mut running, Status::resource_exhausted(text));
             }
+            let metrics = Arc::clone(&running.metrics);
+            let request = request.map(|body| Reading::of(body, message, &metrics));
             let response = inner.call(request).await?;
             running.outcome = outcome(&response);
             drop(running);
             let bytes = response.extensions().get::<Ended>().map_or(0, |ended| ended.bytes);
             let Some(peer) = peer.filter(|_| bytes > NOTHING) else { return Ok(response) };
             let answered = peer.answers(bytes, output.saturating_mul(FLOODED));
-            Ok(response.map(|body| Pieces::of(body, PIECE, answered)))
+            let held = (answered, Held::new(&metrics, bytes));
+            Ok(response.map(|body| Pieces::of(body, PIECE, held)))
         })
     }
 }

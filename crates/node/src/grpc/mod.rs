@@ -3,6 +3,7 @@
 //! * [`socket`] is one connection, with TLS or without, and the time it has to log in.
 //! * [`guard`] stands before every call: how many there may be, who asks, what is counted. No byte of a message is read
 //!   before its sender is known.
+//! * [`held`] counts what clients make the node hold.
 //! * [`service`] turns messages into calls of the shard and its answers into messages; [`value`] a reply in RESP3.
 //! * [`health`] tells whoever asks whether the node serves, and [`reflection`] what it serves.
 //!
@@ -11,6 +12,7 @@
 
 mod guard;
 mod health;
+mod held;
 mod pieces;
 mod reflection;
 mod service;
@@ -86,7 +88,7 @@ async fn serve(
     let inner = IsochroneServer::new(service)
         .max_decoding_message_size(limits.command_bytes)
         .max_encoding_message_size(usize::MAX);
-    let most = (limits.requests, limits.output_bytes);
+    let most = (limits.requests, limits.command_bytes, limits.output_bytes);
     let (running, ending) = watch::channel(());
     let (board, keyspaces, metrics) = (Arc::clone(&state.board), state.keyspaces.clone(), &state.metrics);
     let checks = Checks::new(board, keyspaces, limits.clients, Arc::clone(metrics), ending);
@@ -194,6 +196,8 @@ pub struct GrpcMetrics {
     pub(crate) connections: std::sync::atomic::AtomicU64,
     /// Transactions that are open between two calls.
     pub(crate) open: std::sync::atomic::AtomicU64,
+    /// Bytes that clients make the node hold: requests that are not whole, and answers that they leave unread.
+    pub(crate) held: std::sync::atomic::AtomicU64,
 }
 
 /// The methods, and a place for what is none.

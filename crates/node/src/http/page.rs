@@ -252,7 +252,7 @@ pub(super) fn page(board: &Board, limits: &Limits) -> String {
     page.value(
         "isochrone_peer_greetings_refused_total",
         counter,
-        "Of other clusters, versions, nodes or deployment files.",
+        "Of other clusters, versions, nodes or deployment files, and handshakes of TLS that failed.",
         &[],
         metrics.refused_greetings.load(Relaxed) as f64,
     );

@@ -21,21 +21,21 @@ const LARGE: u64 = 64 << 20;
 
 /// A node's data, opened.
 pub(super) struct Recovered {
-    pub journal: JournalThread,
-    pub snapshots: SnapshotThread,
-    pub incarnation: u32,
-    pub(crate) births: Births,
+    pub(super) journal: JournalThread,
+    pub(super) snapshots: SnapshotThread,
+    pub(super) incarnation: u32,
+    pub(super) births: Births,
 }
 
 /// What it takes to bring a node's processes back: its [`NodeConfig`](super::NodeConfig), as far as that is of use, and what it serves.
 pub(super) struct Recovery {
-    pub data: PathBuf,
-    pub node: NodeId,
-    pub expect: Expect,
-    pub deployment: Arc<Deployment>,
-    pub placements: Vec<Placement>,
-    pub lasting: Vec<Lasting>,
-    pub waker: Arc<Waker>,
+    pub(super) data: PathBuf,
+    pub(super) node: NodeId,
+    pub(super) expect: Expect,
+    pub(super) deployment: Arc<Deployment>,
+    pub(super) placements: Vec<Placement>,
+    pub(super) lasting: Vec<Lasting>,
+    pub(super) waker: Arc<Waker>,
 }
 
 /// Opens the data directory and brings every process back: snapshot, then records.

@@ -568,6 +568,7 @@ impl Clients {
     /// Tells every session that time has passed; hands out verdicts that are due.
     pub fn tick(&mut self, shard: &mut Shard, origins: &mut Origins, now: Instant) {
         for index in self.connections.keys() {
+            self.end_late_handshake(index, now);
             self.call(index, shard, origins, now, |session, context, out, requests| {
                 session.tick(context, out, requests);
             });
@@ -577,6 +578,23 @@ impl Clients {
         self.hub.users.failures.fade();
         self.counters.logins_waiting = self.verifier.waiting() as u64;
         self.counters.login_checks = self.verifier.checks();
+    }
+
+    /// Whoever is in a handshake of TLS has no session yet that could look at the time, also where nobody has to log in.
+    fn end_late_handshake(&mut self, index: usize, now: Instant) {
+        let Some(connection) = self.connections.get(index) else { return };
+        let Some(view) = self.views.get(&connection.number) else { return };
+        if connection.stream.handshaking()
+            && !connection.ended
+            && now.since(view.since) > self.limits.login_time
+        {
+            connection.ended = true;
+            if !connection.dirty {
+                connection.dirty = true;
+                self.dirty.push(index);
+            }
+            *self.counters.limited.entry("login_time").or_default() += 1;
+        }
     }
 
     /// Takes the verdicts on passwords that there are.

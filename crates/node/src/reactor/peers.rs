@@ -22,6 +22,7 @@ use mio::Registry;
 use mio::net::TcpListener;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -84,6 +85,8 @@ pub(crate) struct Peers {
     births: Births,
     /// Lines about connections that have not greeted.
     strangers: Lines,
+    /// From where the last came of whom there was no line.
+    left_out: Option<SocketAddr>,
     /// In what the deployment files of others differed when they last greeted.
     pub apart: BTreeMap<NodeId, Apart>,
     /// Why processes of others were refused when they last greeted, as it was told.
@@ -101,6 +104,8 @@ pub(crate) struct Apart {
 
 struct Inbound {
     stream: Stream,
+    /// From where it has come; the system forgets that of one that is broken.
+    address: SocketAddr,
     frames: FrameBuffer,
     /// Who it is, once it has greeted.
     node: Option<NodeId>,
@@ -165,6 +170,7 @@ impl Peers {
             generation: 0,
             births,
             strangers: Lines::default(),
+            left_out: None,
             apart: BTreeMap::new(),
             refused: BTreeMap::new(),
         }
@@ -179,8 +185,8 @@ impl Peers {
     /// Takes every connection that waits.
     pub fn accept(&mut self, now: Instant, registry: &Registry) {
         while let Some(listener) = &self.listener {
-            let socket = match listener.accept() {
-                Ok((socket, _)) => socket,
+            let (socket, address) = match listener.accept() {
+                Ok(accepted) => accepted,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) => {
@@ -199,6 +205,7 @@ impl Peers {
                     let frames = FrameBuffer::default();
                     self.inbound.insert(Inbound {
                         stream,
+                        address,
                         frames,
                         node: None,
                         apart: Apart::default(),
@@ -253,6 +260,24 @@ impl Peers {
         }
     }
 
+    /// What is read with, beside the connections that are read.
+    fn reading(&mut self, clock: Clock) -> (Reading<'_>, &mut Slab<Inbound>) {
+        let context = Reading {
+            clock,
+            hello: &self.hello,
+            name: &self.name,
+            leaders: &mut self.leaders,
+            claimed: &mut self.claimed,
+            without_memory: &mut self.without_memory,
+            births: &mut self.births,
+            links: &self.links,
+            emulation: self.emulation.as_ref(),
+            limits: &self.limits,
+            news: &mut self.news,
+        };
+        (context, &mut self.inbound)
+    }
+
     fn read(
         &mut self,
         index: usize,
@@ -261,30 +286,15 @@ impl Peers {
         registry: &Registry,
         scratch: &mut [u8],
     ) {
-        let Some(inbound) = self.inbound.get(index) else { return };
+        let (context, inbound) = self.reading(clock);
+        let Some(inbound) = inbound.get(index) else { return };
         let known = inbound.node;
-        let (hello, leaders, claimed) = (&self.hello, &mut self.leaders, &mut self.claimed);
-        let (births, news, without_memory) = (&mut self.births, &mut self.news, &mut self.without_memory);
-        let (name, limits, links) = (&*self.name, &self.limits, &self.links);
-        let emulation = self.emulation.as_ref();
-        let context = Reading {
-            clock,
-            hello,
-            name,
-            leaders,
-            claimed,
-            without_memory,
-            births,
-            links,
-            emulation,
-            limits,
-            news,
-        };
         let outcome = context.read(inbound, shard, scratch);
         let outcome = outcome.and_then(|more| Ok((more, inbound.stream.flush()?)));
-        if let Some(node) = inbound.node.filter(|_| known.is_none()) {
+        let node = inbound.node;
+        let greeted = node.filter(|_| known.is_none()).map(|node| (node, inbound.apart.clone()));
+        if let Some((node, apart)) = greeted {
             self.refused.remove(&node);
-            let apart = inbound.apart.clone();
             if apart.keyspaces.is_empty() {
                 self.apart.remove(&node);
             } else {
@@ -303,7 +313,7 @@ impl Peers {
         match outcome {
             Ok((true, _)) => self.again.push(index),
             Ok((false, _)) => {
-                if let Some(node) = inbound.node {
+                if let Some(node) = node {
                     self.retire_others(index, node, registry);
                     if known.is_none() {
                         self.leave_stale(clock.now(), registry);
@@ -428,8 +438,9 @@ impl Peers {
         self.leave_stale(now, registry);
         self.look_back(now);
         if let Some(more) = self.strangers.pass(now) {
+            let last = self.left_out.take().map_or_else(|| "unknown".to_owned(), |last| last.to_string());
             tracing::warn!(
-                "{more} more connections to the peer port were refused or ended before they greeted"
+                "{more} more connections to the peer port were refused or ended before they greeted, the last from {last}"
             );
         }
         if std::mem::take(&mut self.missed) {
@@ -555,7 +566,10 @@ impl Peers {
     }
 
     fn end(&mut self, index: usize, registry: &Registry, why: &Broken) {
-        let node = self.inbound.get(index).and_then(|inbound| inbound.node);
+        let Some((node, address)) = self.inbound.get(index).map(|inbound| (inbound.node, inbound.address))
+        else {
+            return;
+        };
         let peer = node.and_then(|node| self.links.get(&node)).map_or("unknown", |link| &link.name);
         // A node dials again and again: that its file differs is one line, and so is why it is refused, until that is another.
         let known = match why {
@@ -565,16 +579,27 @@ impl Peers {
         };
         // Whoever has not greeted may be anybody.
         let told = node.is_some() || !known && self.strangers.take();
+        if !told && !known {
+            self.left_out = Some(address);
+        }
+        // What is no TLS, or a certificate that one of the two does not trust, is no better than a wrong greeting.
+        let stranger = |error: &io::Error| node.is_none() && error.kind() == io::ErrorKind::InvalidData;
         match why {
+            Broken::Io(error) if stranger(error) => {
+                self.metrics.refused_greetings.fetch_add(1, Relaxed);
+                if told {
+                    tracing::warn!(%address, why = %why, "a connection to the peer port was refused");
+                }
+            }
             Broken::Io(_) | Broken::Closed => {
                 if told {
-                    tracing::info!(peer, why = %why, "a peer's connection ended");
+                    tracing::info!(peer, %address, why = %why, "a peer's connection ended");
                 }
             }
             Broken::Greeting(_) | Broken::Stranger { .. } => {
                 self.metrics.refused_greetings.fetch_add(1, Relaxed);
                 if told {
-                    tracing::warn!(why = %why, "a connection to the peer port was refused");
+                    tracing::warn!(%address, why = %why, "a connection to the peer port was refused");
                     if let Broken::Stranger { node, .. } = why {
                         self.refused.insert(*node, why.to_string());
                     }
@@ -583,14 +608,14 @@ impl Peers {
             Broken::Differs { node, apart } => {
                 self.metrics.refused_greetings.fetch_add(1, Relaxed);
                 if told {
-                    tracing::warn!(why = %why, "a connection to the peer port was refused");
+                    tracing::warn!(%address, why = %why, "a connection to the peer port was refused");
                     self.apart.insert(*node, apart.clone());
                 }
             }
             Broken::Frame(_) | Broken::Message(_) | Broken::Unexpected => {
                 self.metrics.malformed_frames.fetch_add(1, Relaxed);
                 if told {
-                    tracing::warn!(peer, why = %why, "a peer's connection was dropped");
+                    tracing::warn!(peer, %address, why = %why, "a peer's connection was dropped");
                 }
             }
         }
@@ -971,6 +996,34 @@ pub(super) mod tests {
         let (told, left_out): (Vec<u64>, u64) = (more.clone().collect(), more.sum());
         assert!(!told.is_empty());
         assert_eq!((lines.len() - told.len()) as u64 + left_out, 1_000, "{lines:?}");
+        assert!(lines.iter().all(|line| line.contains("127.0.0.1:")), "{lines:?}");
+    }
+
+    #[test]
+    fn a_handshake_that_fails_counts_as_a_greeting_that_is_refused_and_a_connection_that_ends_does_not() {
+        let data = tempfile::tempdir().unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let address = listener.local_addr().unwrap();
+        let mut peers = peers(data.path(), Some(listener), Limits::default());
+        let poll = mio::Poll::new().unwrap();
+        let log = Log::default();
+        let mut from = Vec::new();
+        tracing::subscriber::with_default(log.clone(), || {
+            for kind in [io::ErrorKind::InvalidData, io::ErrorKind::ConnectionReset] {
+                let client = std::net::TcpStream::connect(address).unwrap();
+                from.push(client.local_addr().unwrap());
+                while peers.inbound.len() == 0 {
+                    peers.accept(Instant::ZERO, poll.registry());
+                }
+                let index = peers.inbound.keys()[0];
+                peers.end(index, poll.registry(), &Broken::Io(kind.into()));
+            }
+        });
+        assert_eq!(peers.metrics.refused_greetings.load(Relaxed), 1);
+        let lines = log.0.lock().unwrap();
+        let [refused, ended] = lines.as_slice() else { panic!("{lines:?}") };
+        assert!(refused.contains("was refused") && refused.contains(&from[0].to_string()), "{refused}");
+        assert!(ended.contains("ended") && ended.contains(&from[1].to_string()), "{ended}");
     }
 
     /// What comes of a connection that greets so, and ends.
@@ -981,33 +1034,7 @@ pub(super) mod tests {
             peers.accept(now, registry);
         }
         let index = peers.inbound.keys()[0];
-        let Peers {
-            hello: own,
-            name,
-            leaders,
-            claimed,
-            without_memory,
-            births,
-            links,
-            limits,
-            news,
-            inbound,
-            ..
-        } = &mut *peers;
-        let (clock, emulation) = (Clock::start(), None);
-        let mut context = Reading {
-            clock,
-            hello: own,
-            name,
-            leaders,
-            claimed,
-            without_memory,
-            births,
-            links,
-            emulation,
-            limits,
-            news,
-        };
+        let (mut context, inbound) = peers.reading(Clock::start());
         let greeted = context.greet(hello, &inbound.get(index).unwrap().stream, now);
         peers.end(index, registry, greeted.as_ref().err().unwrap_or(&Broken::Closed));
         greeted.map_err(|why| why.to_string())

@@ -167,6 +167,8 @@ pub(crate) struct Sink<'a> {
 
 /// Words that begin lines of HTTP and no command.
 const HTTP: [&[u8]; 2] = [b"POST", b"HOST:"];
+/// The word that a proxy begins with which tells whose connection it passes on; it expects no answer to that.
+const PROXY: &[u8] = b"PROXY";
 
 /// How long more than the soft limit of replies may stay unsent, where hardly any of it is taken.
 const CLOGGED_MAX: Span = Span::from_secs(60);
@@ -572,6 +574,12 @@ impl State {
                 *context.counters.limited.entry("http").or_default() += 1;
                 self.closing = true;
                 return Step::Foreign;
+            }
+            // Were it answered as a command, each client behind it would take each answer for that to its next command.
+            Err(_) if args.at(0) == PROXY && self.last_command.is_empty() => {
+                let complaint = "ERR this port takes no PROXY protocol: leave out send-proxy";
+                self.cut(Complaint::text(complaint), "proxy", context, sink.out);
+                return Step::Taken;
             }
             Err(complaint) => {
                 self.last_command = if let Complaint::Arity(name) = complaint { name } else { "" };

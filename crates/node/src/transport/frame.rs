@@ -24,7 +24,7 @@ use std::sync::Arc;
 use thiserror::Error;
 
 /// The newest version of the frames and of what is inside, the one written.
-pub const VERSION: u16 = 16;
+pub const VERSION: u16 = 17;
 
 /// What a hello begins with, so that a stranger on the port is told from a node.
 pub const MAGIC: [u8; 8] = *b"ISOCHRON";

@@ -86,14 +86,20 @@ impl Stream {
         Stream { socket, tls, out: Vec::new(), written: 0, drained: false, closed: false }
     }
 
-    /// Has the system look for the other end after so much silence, and break the connection where nobody answers: who vanished
-    /// would be here for ever.
+    /// Has the system look for the other end after so much silence, and break the connection where nobody answers for as long
+    /// again: who vanished would be here for ever. On Linux also where something was sent that is not acknowledged, or that the
+    /// other end has no room for, for twice `silence`: keep-alive does not look while anything is under way.
     pub fn keep_alive(&self, silence: Span) {
         let silence = std::time::Duration::from_nanos(silence.as_nanos());
         let asks = rustix::net::sockopt::set_tcp_keepidle(&self.socket, silence)
             .and_then(|()| rustix::net::sockopt::set_tcp_keepintvl(&self.socket, silence / 3))
             .and_then(|()| rustix::net::sockopt::set_tcp_keepcnt(&self.socket, 3))
             .and_then(|()| rustix::net::sockopt::set_socket_keepalive(&self.socket, true));
+        #[cfg(target_os = "linux")]
+        let asks = asks.and_then(|()| {
+            let most = u32::try_from(2 * silence.as_millis()).unwrap_or(u32::MAX);
+            rustix::net::sockopt::set_tcp_user_timeout(&self.socket, most)
+        });
         if let Err(error) = asks {
             tracing::debug!(%error, "no keepalive");
         }
@@ -297,5 +303,26 @@ impl Stream {
             self.out.drain(..self.written);
             self.written = 0;
         }
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+    use rustix::net::sockopt;
+
+    #[test]
+    fn who_vanished_is_given_up_after_the_same_time_whether_something_was_sent_or_not() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let socket = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let stream = Stream::accepted(socket, &Acceptor::Plain).unwrap();
+        stream.keep_alive(Span::from_secs(300));
+        assert!(sockopt::socket_keepalive(&stream.socket).unwrap());
+        let asked =
+            sockopt::tcp_keepintvl(&stream.socket).unwrap() * sockopt::tcp_keepcnt(&stream.socket).unwrap();
+        let silent = sockopt::tcp_keepidle(&stream.socket).unwrap() + asked;
+        assert_eq!(silent, std::time::Duration::from_secs(600));
+        let unacknowledged = sockopt::tcp_user_timeout(&stream.socket).unwrap();
+        assert_eq!(u128::from(unacknowledged), silent.as_millis());
     }
 }

@@ -254,6 +254,22 @@ fn clients_log_in_over_tls() {
     assert!(!heard.starts_with(b"-"), "{heard:?}");
 }
 
+#[test]
+fn a_handshake_that_comes_to_no_end_is_ended_also_where_nobody_logs_in() {
+    let directory = tempfile::tempdir().unwrap();
+    let ca = cert::authority("test", 30).unwrap();
+    let issued = cert::server(&ca, "test", "server", vec!["localhost".to_owned()], 30).unwrap();
+    std::fs::write(directory.path().join("server.pem"), &issued.certificate).unwrap();
+    std::fs::write(directory.path().join("server.key"), &issued.key).unwrap();
+    let security = "[limits]\nlogin_time = \"1s\"\n[security]\nclient_cert = \"server.pem\"\nclient_key = \"server.key\"\n";
+    let cluster = cluster(security, Some(directory));
+    let mut client = secure(&cluster, 1, &ca);
+    assert_eq!(client.call("SET a 1"), "+OK");
+    let mut silent = dial(&cluster, 1);
+    silent.read_to_end(&mut Vec::new()).expect("it is ended within its time");
+    assert_eq!(client.call("GET a"), "1", "and one that is through is not");
+}
+
 /// One command that may wait long, on a thread of its own; its reply's lines, flat.
 fn wait_for(
     cluster: &Cluster,

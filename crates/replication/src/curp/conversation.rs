@@ -76,6 +76,8 @@ struct Heard1 {
     inquired: usize,
     /// Who was asked for nothing.
     probed: Vec<u16>,
+    /// Whom it named as not heard, when it asked last.
+    unheard: Vec<u16>,
     outcomes: Vec<Outcome<Text>>,
 }
 
@@ -130,7 +132,15 @@ impl<const ALL: bool> TableOf<ALL> {
         let mut heard = Heard1::default();
         for effect in self.outbox.drain() {
             match effect {
-                Effect::Send { to, message: Message::Requests { under, asks, .. }, urgency, .. } => {
+                Effect::Send { to, message, urgency, .. }
+                    if matches!(message, Message::Requests { .. } | Message::Around(_)) =>
+                {
+                    let (under, asks, unheard) = match message {
+                        Message::Requests { under, asks, .. } => (under, asks, Vec::new()),
+                        Message::Around(said) => (said.under, said.asks, said.unheard),
+                        other => panic!("{other:?}"),
+                    };
+                    heard.unheard = unheard.iter().map(|replica| replica.node.0).collect();
                     if urgency == Urgency::Repeat {
                         heard.repeated.extend(asks.iter().map(|ask| ask.sequence));
                     }
@@ -177,6 +187,13 @@ impl<const ALL: bool> TableOf<ALL> {
     fn told(&mut self, from: u16, reign: Reign, sequence: u64, told: Told<Text>) -> Heard1 {
         let answers = vec![(sequence, told)];
         self.hear(from, Message::Replies { incarnation: 1, reign, spans: None, answers })
+    }
+
+    /// The leader says it to who has sent the commands on.
+    fn told_by_way(&mut self, of: u16, reign: Reign, answers: Vec<(u64, Told<Text>)>) -> Heard1 {
+        let replies = Spoken::Replies { incarnation: 1, reign, spans: None, answers };
+        let (_, pass) = replies.for_client(process(0), Some(process(of)));
+        self.hear(of, pass)
     }
 
     fn executed(&mut self, reign: Reign, sequence: u64) -> Heard1 {
@@ -332,10 +349,94 @@ fn a_silent_leader_is_turned_away_from() {
     let retry = Service::for_rtt(Span::from_millis(10)).retry;
     table.ask(Append(1, 'a'));
     let heard = table.fire(retry * 2, Timer::Sweep);
-    assert_eq!(heard.asked, [(2, Some(FIRST), 2, true)]);
+    assert_eq!((heard.asked, heard.unheard), (vec![(2, None, 2, true)], vec![1]));
     assert_eq!((heard.inquired, heard.recorded), (1, vec![]));
     let limit = Service::for_rtt(Span::from_millis(10)).limit;
     assert_eq!(table.fire(limit, Timer::Sweep).outcomes, [Outcome::Unknown]);
+}
+
+/// Commands are then asked for of the other under any reign, and nothing but a safe answer counts, whatever witnesses say.
+fn served_by_way<const ALL: bool>() {
+    let mut table = TableOf::<ALL>::ready(None);
+    let retry = Service::for_rtt(Span::from_millis(10)).retry;
+    let done = |text: &str| Told::Done(Ok(text.to_owned()));
+    table.ask(Append(1, 'a'));
+    assert_eq!(table.fire(retry * 2, Timer::Sweep).asked, [(2, None, 2, true)]);
+    assert_eq!(table.told_by_way(2, FIRST, vec![(2, done("a"))]).outcomes, replied("a"));
+
+    let heard = table.ask(Append(2, 'b'));
+    assert_eq!((heard.asked, heard.recorded, heard.unheard), (vec![(2, None, 3, true)], vec![], vec![1]));
+    let tentative = table.told_by_way(2, FIRST, vec![(3, Told::Speculative(Ok("b".to_owned())))]);
+    assert_eq!((tentative.outcomes, tentative.asked), (vec![], vec![]));
+    for witness in [2, 3] {
+        assert_eq!(table.verdict(witness, FIRST, 3, true).outcomes, []);
+    }
+    let redirect =
+        Message::Redirect { incarnation: 1, reign: FIRST, leader: Some(process(1)), sequences: vec![3] };
+    assert_eq!(table.hear(2, redirect).asked, [], "nor is it turned to because it leads");
+    assert_eq!(table.view(SECOND, [2, 3]).asked, [(2, None, 3, true)], "nor because it goes on to");
+    assert_eq!(table.told_by_way(2, SECOND, vec![(3, done("b"))]).outcomes, replied("b"));
+
+    // It is tried, and asked for everything once it answers that itself.
+    table.ask(Append(3, 'c'));
+    let mut probed = Vec::new();
+    for _ in 0..4 {
+        let heard = table.fire(retry / 2, Timer::Sweep);
+        assert!(heard.asked.iter().all(|(whom, ..)| *whom == 2), "{heard:?}");
+        probed.extend(heard.probed);
+        table.told_by_way(2, SECOND, vec![]);
+    }
+    assert_eq!(probed.iter().filter(|whom| **whom == 1).count(), 2, "once in a while: {probed:?}");
+    let replies = Message::Replies { incarnation: 1, reign: SECOND, spans: None, answers: vec![] };
+    let heard = table.hear(1, replies);
+    assert_eq!((heard.asked, heard.unheard), (vec![(1, Some(SECOND), 4, true)], vec![]));
+    assert_eq!(table.told_by_way(2, SECOND, vec![]).asked, [], "what comes late changes nothing");
+    assert_eq!(table.told(1, SECOND, 4, done("c")).outcomes, replied("c"));
+    let heard = table.ask(Append(4, 'd'));
+    assert_eq!((heard.asked[0].0, heard.asked[0].1), (1, Some(SECOND)));
+    assert_eq!(heard.recorded, [(2, SECOND, 5), (3, SECOND, 5)]);
+}
+
+#[test]
+fn a_leader_that_is_not_heard_is_asked_by_way_of_another_until_it_is_heard_again() {
+    served_by_way::<true>();
+    served_by_way::<false>();
+}
+
+/// Of it nothing is known.
+#[test]
+fn who_begins_to_lead_is_asked_itself() {
+    let mut table = Table::ready(None);
+    let retry = Service::for_rtt(Span::from_millis(10)).retry;
+    table.ask(Append(1, 'a'));
+    for (next, unheard) in [(2, vec![1]), (3, vec![1, 2])] {
+        let heard = table.fire(retry * 2, Timer::Sweep);
+        assert_eq!((heard.asked, heard.unheard), (vec![(next, None, 2, true)], unheard));
+    }
+    let reign = Reign(2, 0);
+    let view = View { reign, leader: process(2), witnesses: [1, 3].map(process).into(), needed: 2 };
+    let heard = table.hear(3, Message::Order { epoch: 0, message: Said::View(view) });
+    assert_eq!((heard.asked, heard.unheard), (vec![(2, Some(reign), 2, true)], vec![]));
+    assert_eq!(heard.recorded, [(1, reign, 2), (3, reign, 2)]);
+}
+
+/// It would be taken for a word of whoever hands it on, or is for another, or of a former life.
+#[test]
+fn only_a_leaders_answers_are_heard_by_way_of_another() {
+    let mut table = Table::ready(None);
+    table.ask(Append(1, 'a'));
+    table.executed(FIRST, 2);
+    table.verdict(2, FIRST, 2, true);
+    let verdicts = Verdicts { incarnation: 1, reign: FIRST, verdicts: vec![(2, true)] };
+    let order = Spoken::Order { epoch: 0, message: Said::Verdicts(verdicts) };
+    let answers = || vec![(2, Told::Done(Ok("a".to_owned())))];
+    let replies =
+        |incarnation| Spoken::Replies { incarnation, reign: FIRST, spans: None, answers: answers() };
+    for (to, message) in [(0, order), (7, replies(1)), (0, replies(2))] {
+        let (_, pass) = message.for_client(process(to), Some(process(3)));
+        assert_eq!(table.hear(3, pass).outcomes, []);
+    }
+    assert_eq!(table.told_by_way(3, FIRST, answers()).outcomes, replied("a"));
 }
 
 /// Where there is one master, nobody is asked for what is new while it is silent: it is known then that nothing came of
@@ -347,7 +448,7 @@ fn what_nobody_was_asked_for_had_no_effect() {
     table.ask(Append(1, 'a'));
     assert_eq!(table.ask(Get(2)).asked, [(1, Some(FIRST), 3, false)]);
     let heard = table.fire(retry * 2, Timer::Sweep);
-    assert_eq!(heard.asked, [(2, Some(FIRST), 2, true), (2, Some(FIRST), 3, false)]);
+    assert_eq!(heard.asked, [(2, None, 2, true), (2, None, 3, false)]);
     assert_eq!((heard.inquired, heard.probed), (1, vec![2]));
     for deed in [Append(2, 'b'), Append(3, 'c'), Get(4)] {
         let heard = table.ask(deed);
@@ -355,7 +456,7 @@ fn what_nobody_was_asked_for_had_no_effect() {
     }
     // Not even of those who are asked next.
     let heard = table.fire(retry * 4, Timer::Sweep);
-    assert_eq!(heard.asked, [(3, Some(FIRST), 2, true), (3, Some(FIRST), 3, false)]);
+    assert_eq!(heard.asked, [(3, None, 2, true), (3, None, 3, false)]);
     assert_eq!(heard.probed, [3]);
     let nothing = || Outcome::Refused(Refusal::NoLeader);
     assert_eq!(table.fire(limit / 2, Timer::Sweep).outcomes, [nothing(), nothing(), nothing(), nothing()]);

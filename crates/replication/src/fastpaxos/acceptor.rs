@@ -323,23 +323,12 @@ impl<V: Ordered> Order<V> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Tuning as _;
-    use crate::fastpaxos::Parameters;
-    use crate::order::{Member, Setup};
-    use isochrone_core::{
-        Effect, Identity, Instant, KeyspaceId, NodeId, Outbox, PartitionId, Process, Random, ReplicaId, Span,
-        Stamp,
-    };
+    use crate::fastpaxos::order::opened::{opened, process};
+    use isochrone_core::{Effect, Instant, Process, Stamp};
 
     #[test]
     fn who_is_asked_for_what_lies_ahead_tells_of_all_before_it_where_it_casts_no_vote_any_more() {
-        let (keyspace, partition, role) = (KeyspaceId(1), PartitionId(0), isochrone_core::Role(0));
-        let process = |node| ProcessId { node: NodeId(node), keyspace, partition, role, instance: 0 };
-        let member = |node: u16| Member { replica: ReplicaId(node as u8), process: process(node) };
-        let parameters = Parameters::for_rtt(Span::from_millis(1));
-        let setup = Setup { members: Arc::from([0, 1, 2].map(member)), preferred: None, parameters };
-        let mut order = Order::<u8>::open(Identity { process: process(1), incarnation: 1 }, &setup);
-        let mut outbox = Outbox::new(process(1), Random::seeded(1));
+        let (mut order, mut outbox) = opened(1);
         let mut told = |from, upto| {
             let ask = Message::Ask { reign: order.reign(), from: Slot(from), upto: Slot(upto) };
             order.receive(process(0), ask, outbox.input(Instant::from_nanos(1), Stamp::ZERO));

@@ -613,22 +613,13 @@ impl<V: Ordered> Order<V> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Tuning as _;
-    use crate::fastpaxos::Parameters;
-    use crate::order::{Member, Setup};
-    use isochrone_core::{
-        Effect, Identity, KeyspaceId, NodeId, Outbox, PartitionId, Process, Random, Span, Stamp,
-    };
+    use crate::fastpaxos::order::opened::opened;
+    use isochrone_core::{Effect, Process, Stamp};
 
     #[test]
     fn a_coordinator_that_stood_still_asks_before_it_takes_itself_for_cut_off() {
-        let (keyspace, partition, role) = (KeyspaceId(1), PartitionId(0), isochrone_core::Role(0));
-        let process = |node| ProcessId { node: NodeId(node), keyspace, partition, role, instance: 0 };
-        let member = |node: u16| Member { replica: ReplicaId(node as u8), process: process(node) };
-        let parameters = Parameters::for_rtt(Span::from_millis(1));
-        let setup = Setup { members: Arc::from([0, 1, 2].map(member)), preferred: None, parameters };
-        let mut order = Order::<u8>::open(Identity { process: process(0), incarnation: 1 }, &setup);
-        let mut outbox = Outbox::new(process(0), Random::seeded(1));
+        let (mut order, mut outbox) = opened(0);
+        let parameters = order.parameters;
         let mut now = Instant::from_nanos(1);
         order.start(outbox.input(now, Stamp::ZERO));
         drop(outbox.drain());

@@ -318,3 +318,27 @@ impl<V: Ordered> Order<V> {
         }
     }
 }
+
+/// For tests: one of three replicas.
+#[cfg(test)]
+pub(super) mod opened {
+    use super::*;
+    use crate::Tuning as _;
+    use crate::order::Setup;
+    use isochrone_core::{Identity, KeyspaceId, NodeId, Outbox, PartitionId, Process, Random, Span};
+
+    /// The process of that at this node.
+    pub(in crate::fastpaxos) fn process(node: u16) -> ProcessId {
+        let (keyspace, partition, role) = (KeyspaceId(1), PartitionId(0), isochrone_core::Role(0));
+        ProcessId { node: NodeId(node), keyspace, partition, role, instance: 0 }
+    }
+
+    /// It, opened, and where its effects go.
+    pub(in crate::fastpaxos) fn opened(node: u16) -> (Order<u8>, Outbox<Order<u8>>) {
+        let member = |node: u16| Member { replica: ReplicaId(node as u8), process: process(node) };
+        let parameters = Parameters::for_rtt(Span::from_millis(1));
+        let setup = Setup { members: Arc::from([0, 1, 2].map(member)), preferred: None, parameters };
+        let order = Order::open(Identity { process: process(node), incarnation: 1 }, &setup);
+        (order, Outbox::new(process(node), Random::seeded(1)))
+    }
+}

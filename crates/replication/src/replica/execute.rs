@@ -161,6 +161,7 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
                 if self.once.last(*client).is_none_or(|last| last <= *through) {
                     self.once.expire(*client);
                     self.clients.remove(client);
+                    self.ways.remove(client);
                 }
             }
             Entry::Stop { .. } | Entry::HandOver { .. } => {}

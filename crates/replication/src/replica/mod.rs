@@ -15,11 +15,11 @@ pub(crate) mod tests;
 mod transfer;
 
 use crate::changes::numbers_of;
-use crate::message::{Ask, Entry, Message, Note, Record, Spans, Timer, Told, in_parts};
+use crate::message::{Ask, Entry, Message, Note, Record, Requests, Spans, Timer, Told, in_parts};
 use crate::order::{self, Member, Membership, Order, Reign, Takes};
 use crate::request::{Change, Refusal};
 use crate::service::{Reply, Service};
-use crate::stream::{Hearing, Heed, Said};
+use crate::stream::{Hearing, Heed};
 use epoch::{Call, Inner, Stopping};
 use isochrone_core::machine::Keys;
 use isochrone_core::{
@@ -78,6 +78,8 @@ pub struct Replica<S: StateMachine, O: Order> {
     outbox: BTreeMap<(ClientId, Reign), Outgoing<S>>,
     /// When a client was last heard of, and the number of its last command executed then.
     clients: BTreeMap<ClientId, (Instant, u64)>,
+    /// By way of whom clients are told what they asked for last that do not hear this replica. Each is in `clients` as well.
+    ways: BTreeMap<ClientId, ProcessId>,
     /// Whether commands were taken here, and those who asked were not told yet that they are no more.
     took: bool,
     /// How far each client was heard, where this replica takes its commands.
@@ -113,16 +115,6 @@ struct Administration {
     ticket: Ticket,
 }
 
-/// The fields of [`Message::Requests`].
-struct Requests<S: StateMachine> {
-    client: ClientId,
-    below: u64,
-    under: Option<Reign>,
-    asks: Vec<Ask<S::Command>>,
-    forwarded: bool,
-    said: Said,
-}
-
 #[derive(Clone, Hash)]
 struct Outgoing<S: StateMachine> {
     spans: Option<Spans>,
@@ -134,6 +126,8 @@ const OWN_TICKETS: u64 = 1 << 63;
 
 /// Runs of executed numbers, behind a partial order, from which on a barrier is proposed to trim them.
 const RUNS_MAX: usize = 16_384;
+/// Bytes of what is handed on as a question is; answers are larger, but for the smallest.
+const SMALL: usize = 256;
 /// Time between two such barriers at least: they conflict with everything.
 const BARRIER_EVERY: Span = Span::from_secs(1);
 
@@ -185,14 +179,17 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
     }
 
     /// Commands of a client, from itself or sent on by a replica that takes none.
-    fn on_requests(&mut self, requests: Requests<S>, effects: &mut Effects<Self>) {
-        let Requests { client, below, under, asks, forwarded, said } = requests;
+    fn on_requests(&mut self, from: ProcessId, requests: Requests<S::Command>, effects: &mut Effects<Self>) {
         let reign = self.order.reign();
+        let Requests { client, under, forwarded, .. } = requests;
+        // What this replica says itself is lost on its way there; whoever has sent this on is heard.
+        let unheard = forwarded && requests.unheard.contains(&self.identity.process);
+        let by_way = unheard.then_some(from);
         let elsewhere = match self.takes() {
             // Not forwarded: the client is to begin again under this reign.
             Takes::Here if under.is_some_and(|under| under != reign) => {
                 let leader = Some(self.identity.process);
-                return self.redirect(client, leader, &asks, effects);
+                return self.redirect(client, by_way, leader, &requests.asks, effects);
             }
             Takes::Here => None,
             Takes::At(process) => Some(Some(process)),
@@ -202,13 +199,14 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
             // Ahead: nothing here rests on a record.
             return match leader.filter(|_| self.service.forward && !forwarded) {
                 Some(leader) => {
-                    let small = asks.is_empty();
-                    let requests = Message::Requests { client, below, under, asks, forwarded: true, said };
-                    effects.urgently_if(small, |effects| effects.send_ahead(leader, requests))
+                    let small = requests.asks.is_empty();
+                    let requests = Requests { forwarded: true, ..requests };
+                    effects.urgently_if(small, |effects| effects.send_ahead(leader, requests.into()))
                 }
-                None => self.redirect(client, leader, &asks, effects),
+                None => self.redirect(client, by_way, leader, &requests.asks, effects),
             };
         }
+        let Requests { below, asks, said, .. } = requests;
         if asks.is_empty() {
             // Only who takes commands was asked. Where nobody leads, one that is cut off gets on with none.
             let led = matches!(O::MEMBERSHIP, Membership::Own);
@@ -217,24 +215,51 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
             }
             let (incarnation, answers) = (client.incarnation, Vec::new());
             let replies = Message::Replies { incarnation, reign, spans: None, answers };
-            return effects.urgently(|effects| effects.send_ahead(client.process, replies));
+            return Self::tell_client(client, by_way, replies, effects);
         }
         match self.hearing.hear(client, said, (self.epoch, reign)) {
             Heed::Take => {}
             Heed::Drop => return,
             Heed::Miss(turn) => {
                 let missed = Message::Missed { incarnation: client.incarnation, turn };
-                return effects.urgently(|effects| effects.send_ahead(client.process, missed));
+                return Self::tell_client(client, by_way, missed, effects);
             }
         }
         let now = effects.now();
         self.clients.entry(client).or_insert((now, 0)).0 = now;
+        match by_way {
+            Some(replica) => self.ways.insert(client, replica),
+            None => self.ways.remove(&client),
+        };
         let reads = self.order.may_read(now);
         for ask in asks {
             let sequence = ask.sequence;
             if let Some(told) = self.take(CommandId { client, sequence }, below, ask, reads, now) {
                 self.answer(client, None, sequence, told);
             }
+        }
+    }
+
+    /// Tells a client something small that rests on no record.
+    fn tell_client(
+        client: ClientId,
+        by_way: Option<ProcessId>,
+        message: Message<S::Command, S::Reply, O::Message>,
+        effects: &mut Effects<Self>,
+    ) {
+        let (to, message) = message.for_client(client.process, by_way);
+        effects.urgently(|effects| effects.send_ahead(to, message));
+    }
+
+    /// Hands on what another replica tells a client that does not hear it. Only what a replica of this group tells, and whom it is
+    /// for hands it on to nobody.
+    fn pass_on(&self, from: ProcessId, to: ProcessId, message: Blob, effects: &mut Effects<Self>) {
+        let me = self.identity.process;
+        let ours = self.members.iter().chain(self.order.members()).any(|member| member.process == from);
+        if ours && to != me && to.keyspace == me.keyspace {
+            // Ahead: nothing here rests on a record. What is larger is no question, and waits behind what else is said there.
+            let small = message.len() <= SMALL;
+            effects.urgently_if(small, |effects| effects.send_ahead(to, Message::Pass { to, message }));
         }
     }
 
@@ -265,6 +290,7 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
     fn redirect(
         &self,
         client: ClientId,
+        by_way: Option<ProcessId>,
         leader: Option<ProcessId>,
         asks: &[Ask<S::Command>],
         effects: &mut Effects<Self>,
@@ -272,7 +298,7 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
         let sequences = asks.iter().map(|ask| ask.sequence).collect();
         let (incarnation, reign) = (client.incarnation, self.order.reign());
         let redirect = Message::Redirect { incarnation, reign, leader, sequences };
-        effects.urgently(|effects| effects.send_ahead(client.process, redirect));
+        Self::tell_client(client, by_way, redirect, effects);
     }
 
     /// Reads, refuses or proposes one command; what can be told at once comes back.
@@ -338,10 +364,15 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
     fn send_answers(&mut self, effects: &mut Effects<Self>) {
         while let Some(((client, reign), Outgoing { spans, answers })) = self.outbox.pop_first() {
             let incarnation = client.incarnation;
-            let to = client.process;
-            let replies = |answers| Message::Replies { incarnation, reign, spans, answers };
+            let by_way = self.ways.get(&client).copied();
+            let replies = |answers| {
+                Message::Replies { incarnation, reign, spans, answers }.for_client(client.process, by_way)
+            };
             if O::AHEAD {
-                in_parts(answers, |answers| effects.send_ahead(to, replies(answers)));
+                in_parts(answers, |answers| {
+                    let (to, replies) = replies(answers);
+                    effects.send_ahead(to, replies);
+                });
                 continue;
             }
             // What is speculative rests on no record, and must not wait for any.
@@ -351,10 +382,16 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
                 false => (Vec::new(), answers),
             };
             if !ahead.is_empty() {
-                in_parts(ahead, |answers| effects.send_ahead(to, replies(answers)));
+                in_parts(ahead, |answers| {
+                    let (to, replies) = replies(answers);
+                    effects.send_ahead(to, replies);
+                });
             }
             if !held.is_empty() {
-                in_parts(held, |answers| effects.send(to, replies(answers)));
+                in_parts(held, |answers| {
+                    let (to, replies) = replies(answers);
+                    effects.send(to, replies);
+                });
             }
         }
     }
@@ -464,7 +501,7 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
             let now = effects.now();
             let lately = self.clients.iter().filter(|(_, (heard, _))| now.since(*heard) < self.service.retry);
             for (client, _) in lately {
-                self.redirect(*client, leader, &[], effects);
+                self.redirect(*client, self.ways.get(client).copied(), leader, &[], effects);
             }
         }
     }
@@ -475,10 +512,12 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Replica<S, O> {
         let now = effects.now();
         effects.arm(Timer::Sessions, self.service.session_idle / 2);
         if !self.is_active() || !self.order.leads() || self.order.takes() != Takes::Here {
+            self.ways.clear();
             return self.clients.clear();
         }
         let retained: Vec<_> = self.once.retained().map(|(client, _)| client).collect();
         self.clients.retain(|client, _| retained.binary_search(client).is_ok());
+        self.ways.retain(|client, _| retained.binary_search(client).is_ok());
         for (at, client) in retained.iter().enumerate() {
             let last = self.once.last(*client).unwrap_or(0);
             let (heard, known) = self.clients.entry(*client).or_insert((now, last));
@@ -530,6 +569,7 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Process for Replica<S
             digest: 0,
             outbox: BTreeMap::new(),
             clients: BTreeMap::new(),
+            ways: BTreeMap::new(),
             took: false,
             hearing: Hearing::default(),
             administration: None,
@@ -596,10 +636,16 @@ impl<S: StateMachine, O: Order<Value = Entry<S::Command>>> Process for Replica<S
             Message::Join { epoch } => self.on_join(from, epoch, effects),
             Message::Joined { epoch } => self.on_joined(from, epoch, effects),
             Message::Requests { client, below, under, asks, forwarded, said } => {
-                let requests = Requests { client, below, under, asks, forwarded, said };
-                self.on_requests(requests, effects);
+                let unheard = Vec::new();
+                let requests = Requests { client, below, under, asks, forwarded, said, unheard };
+                self.on_requests(from, requests, effects);
                 self.take_steps(effects);
             }
+            Message::Around(requests) => {
+                self.on_requests(from, *requests, effects);
+                self.take_steps(effects);
+            }
+            Message::Pass { to, message } => self.pass_on(from, to, message, effects),
             Message::Status { client, sequences } => self.on_status(client, &sequences, effects),
             Message::Administer { number, change } => self.on_administer(from, number, change, effects),
             Message::Want { position, index, again } => self.on_want(from, position, index, again, effects),

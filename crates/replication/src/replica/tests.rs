@@ -687,6 +687,99 @@ fn a_request_for_nothing_is_answered() {
     assert!(matches!(told[..], [Effect::Send { message: Message::Redirect { .. }, .. }]), "{told:?}");
 }
 
+type Said1 = Message<Deed, Text, ()>;
+
+/// What is said because of this: to whom, by way of whom, and what.
+fn said_for(
+    bench: &mut Bench,
+    input: impl FnOnce(&mut Replica<Texts, Script>, &mut Effects<Replica<Texts, Script>>),
+) -> Vec<(ProcessId, Option<ProcessId>, Said1)> {
+    let effects = bench.outbox.input(Instant::ZERO, Stamp::ZERO);
+    input(&mut bench.replica, effects);
+    bench.replica.settle(effects);
+    let said = bench.outbox.drain().filter_map(|effect| match effect {
+        Effect::Send { to: by_way, message: Message::Pass { to, message }, .. } => {
+            Some((to, Some(by_way), wire::decode(&message).unwrap()))
+        }
+        Effect::Send { to, message, .. } => Some((to, None, message)),
+        _ => None,
+    });
+    said.collect()
+}
+
+/// As long as it does not ask here itself.
+#[test]
+fn a_client_that_does_not_hear_this_replica_is_told_by_way_of_who_has_sent_its_commands_on() {
+    let mut bench = Bench::new(None);
+    let (me, other, client) = (process(0, 0), process(2, 0), CLIENT());
+    let ask = |bench: &mut Bench, forwarded, unheard: ProcessId, asks: Vec<Ask<Deed>>, said| {
+        let from = if forwarded { other } else { client.process };
+        let (under, unheard) = (None, vec![process(1, 0), unheard]);
+        let requests = Requests { client, below: 1, under, asks, forwarded, said, unheard };
+        said_for(bench, |replica, effects| {
+            replica.receive(from, Message::Around(Box::new(requests)), effects)
+        })
+    };
+    let append = || vec![Ask { sequence: 1, command: Append(1, 'a'), touching: false, synced: false }];
+    for (forwarded, unheard, by_way) in
+        [(true, me, Some(other)), (true, process(3, 0), None), (false, me, None)]
+    {
+        let said = ask(&mut bench, forwarded, unheard, Vec::new(), Said::Freely);
+        let [(to, way, Message::Replies { answers, .. })] = &said[..] else { panic!("{said:?}") };
+        assert_eq!((*to, *way, answers.len()), (client.process, by_way, 0));
+    }
+    let said = ask(&mut bench, true, me, append(), Said::Next { turn: 3, number: 5 });
+    assert_eq!(said, [(client.process, Some(other), Message::Missed { incarnation: 1, turn: 3 })]);
+    assert!(bench.replica.ways.is_empty(), "nothing of it was taken");
+
+    assert_eq!(ask(&mut bench, true, me, append(), Said::Next { turn: 4, number: 0 }), []);
+    let values: Arc<[_]> = std::mem::take(&mut bench.replica.order.proposed).into();
+    bench.tentative.extend(values.iter().cloned());
+    bench.replica.order.steps.push_back(Step::Tentative(Tentative { values, answer: true }));
+    let said = said_for(&mut bench, |replica, effects| replica.take_steps(effects));
+    let [(to, way, Message::Replies { answers, .. })] = &said[..] else { panic!("{said:?}") };
+    assert_eq!((*to, *way), (client.process, Some(other)));
+    assert_eq!(*answers, [(1, Told::Speculative(Ok("a".to_owned())))]);
+
+    // What is told unasked takes the same way.
+    bench.replica.order.takes = Some(Takes::At(process(1, 0)));
+    let said = said_for(&mut bench, |_, _| {});
+    assert!(matches!(said[..], [(_, Some(way), Message::Redirect { .. })] if way == other), "{said:?}");
+    let said = ask(&mut bench, true, me, append(), Said::Freely);
+    assert!(matches!(said[..], [(_, Some(way), Message::Redirect { .. })] if way == other), "{said:?}");
+
+    bench.replica.order.takes = None;
+    bench.sequence = 1;
+    assert_eq!(bench.run(Append(2, 'b')), [Told::Speculative(Ok("b".to_owned()))], "told directly");
+    assert!(bench.replica.ways.is_empty());
+}
+
+/// It goes no further than to whom it is for.
+#[test]
+fn only_what_a_replica_of_the_group_tells_is_handed_on() {
+    let mut bench = Bench::of(3, 1, None);
+    let client = CLIENT().process;
+    let elsewhere = ProcessId { keyspace: isochrone_core::KeyspaceId(7), ..client };
+    for (from, to, handed_on) in [
+        (process(3, 0), client, true),
+        (process(4, 0), client, false),
+        (client, client, false),
+        (process(3, 0), process(0, 0), false),
+        (process(3, 0), elsewhere, false),
+    ] {
+        let effects = bench.outbox.input(Instant::ZERO, Stamp::ZERO);
+        bench.replica.receive(from, Message::Pass { to, message: Blob::from("x") }, effects);
+        let said: Vec<_> = bench.outbox.drain().collect();
+        match &said[..] {
+            [Effect::Send { to: told, message: Message::Pass { to: client, message }, .. }] => {
+                assert!(handed_on && *told == to && *client == to, "{said:?}");
+                assert_eq!(*message, Blob::from("x"), "as it is");
+            }
+            said => assert!(!handed_on && said.is_empty(), "{from} of {to}: {said:?}"),
+        }
+    }
+}
+
 /// T17, I5: also for keys that are gone.
 #[test]
 fn a_read_waits_for_what_it_saw() {

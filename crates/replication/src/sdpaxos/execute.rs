@@ -52,12 +52,23 @@ impl<V: Ordered> Order<V> {
                 }
             }
         };
-        Some(self.execute(slot, owner, value, now))
+        Some(self.execute(certain, slot, owner, value, now))
     }
 
-    fn execute(&mut self, slot: u64, owner: Rank, value: Value<V>, now: Instant) -> Decided<V> {
+    fn execute(
+        &mut self,
+        certain: bool,
+        slot: u64,
+        owner: Rank,
+        value: Value<V>,
+        now: Instant,
+    ) -> Decided<V> {
         if slot > self.log.low() && self.log.set(slot, owner) {
-            while self.log.advance().is_some() {}
+            if certain {
+                self.place_own();
+            } else {
+                self.fill_gap();
+            }
         }
         self.executed = slot;
         self.committed.remove(&slot);

@@ -115,16 +115,22 @@ impl<V: Ordered> Order<V> {
         }
     }
 
-    /// The log has grown: which own instances have their slots now?
-    fn accepted_slots(&mut self) {
-        let mut advanced = false;
+    /// The log has grown: which own instances have their slots now? Whether any has.
+    pub(super) fn place_own(&mut self) -> bool {
+        let mut any = false;
         while let Some((slot, owner, index)) = self.log.advance() {
-            advanced = true;
             if owner == self.me && index > self.counts[usize::from(self.me)] {
                 self.own_slots.insert(index, slot);
+                any = true;
             }
         }
-        if advanced {
+        any
+    }
+
+    fn accepted_slots(&mut self) {
+        let before = self.log.contiguous();
+        self.place_own();
+        if self.log.contiguous() > before {
             self.then(Pending::Contiguous(self.installed, self.log.contiguous()));
             self.strict = true;
         }
@@ -212,15 +218,12 @@ impl<V: Ordered> Order<V> {
                 self.committed.insert(slot);
             }
         }
-        let mut own = false;
-        while let Some((slot, owner, index)) = self.log.advance() {
-            if owner == self.me && index > self.counts[usize::from(self.me)] {
-                self.own_slots.insert(index, slot);
-                own = true;
-            }
-        }
-        if own {
-            // A slot that came early waits for nothing else any more.
+        self.fill_gap();
+    }
+
+    /// A slot has come by way of others. Own ones that came before it wait for nothing else any more.
+    pub(super) fn fill_gap(&mut self) {
+        if self.place_own() {
             self.strict = !self.journal.is_empty();
             self.then(Pending::Contiguous(self.installed, self.log.contiguous()));
         }

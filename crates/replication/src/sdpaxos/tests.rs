@@ -369,6 +369,24 @@ fn figure_6(accepted: bool) -> Group {
     group
 }
 
+/// R1 hears whose the slot before its own is by what others have executed alone. Its own is answered then, as where the sequencer
+/// tells it.
+#[test]
+fn a_slot_behind_one_that_was_learnt_is_answered_when_it_is_committed() {
+    let mut group = Group::new(3, None);
+    group.sparse = true;
+    group.passes = |_, to, message| to != 1 || !tells(message);
+    group.propose(2, 2);
+    group.propose(1, 1);
+    assert_eq!(group.orders[1].log.image(2).runs, [(255, 1), (1, 1)]);
+    assert!(group.ready[1].is_empty());
+    let end = group.now + Span::from_secs(2);
+    while group.executed[1].is_empty() {
+        assert!(group.pass_one(end), "it learns nothing");
+    }
+    assert_eq!((group.executed[1][0], group.ready[1].as_slice()), (2, &[1][..]));
+}
+
 #[test]
 fn f1_two_fail_and_the_order_is_rebuilt() {
     let mut group = figure_6(true);

@@ -3,7 +3,7 @@
 use crate::group;
 use crate::request::{Read, Reason, TxnId, Update};
 use crate::said::Said;
-use isochrone_core::{Ballot, Blob, ClientId, PartitionId, ProcessId, ReplicaId};
+use isochrone_core::{Ballot, Blob, ClientId, PartitionId, ProcessId, ReplicaId, Span};
 use isochrone_store::versions::Version;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -85,6 +85,8 @@ pub enum Word {
         txn: TxnId,
         /// The client has the outcomes of all its transactions below this count.
         below: u64,
+        /// How long before this was sent the first try of the same began; zero of a first.
+        age: Span,
         /// Who coordinates.
         coordinator: ProcessId,
         /// What it touches here.

@@ -40,6 +40,9 @@
 //!   client the outcome, never earlier: a coordinator that lost its leader may still have to ask.
 //! - Votes travel to a new leader when it asks for them, not with the promise: who has promised a term votes in no
 //!   earlier one, so its list cannot change in between. It costs a failover one round trip.
+//! - What is refused has no precedence in the source when it comes again, and may be refused for ever: for readers who never cease
+//!   and share a key that it writes, or for writers of whom one is nearly always at one of the many keys that it reads. Here each
+//!   try says how old the first one is, and a leader refuses the younger for who is older and has come again (`partition/precedence.rs`).
 //! - Replicas are added and removed. Votes count together where they were cast among the same members, and who leads
 //!   casts none from the order to change them until that is decided: what was settled before lies in the log before
 //!   the change. A change waits until a new leader serves, and a new leader for a change that it has inherited.

@@ -31,6 +31,9 @@ pub struct Parameters {
     pub missed: u64,
     /// How long something may go unanswered before it is asked again; doubled each time.
     pub resend: Span,
+    /// By how much somebody else must be older that a transaction is refused for: by more than messages are under way for
+    /// longer to one leader than to another. It is waited for, in turn, for ten times as long.
+    pub apart: Span,
     /// How long a prepared transaction or a vote may lie before its end is asked for.
     pub orphan: Span,
     /// How long a transaction may be open before it is to be committed (8.3), and how long a client waits for its end.
@@ -70,6 +73,7 @@ impl Tuning for Parameters {
             heartbeat: Span::from_millis(500),
             missed: 6,
             resend,
+            apart: rtt_max + Span::from_millis(10),
             orphan: resend * 2 + Span::from_secs(1),
             limit: Span::from_secs(30),
             ceiling: Span::from_secs(1) + rtt_max,
@@ -135,6 +139,18 @@ impl Parameters {
     /// How long to wait for an answer after so many attempts.
     pub(super) fn pause(&self, attempts: u32) -> Span {
         self.resend * (1 << attempts.min(BACKOFF_MAX))
+    }
+
+    /// How old a transaction must be to go before the younger when it comes again. Whoever is refused for it is delayed by about
+    /// as much as it gains: most get on by a few tries, at nobody's cost.
+    pub(super) fn patience(&self) -> Span {
+        self.apart * 3
+    }
+
+    /// Within how long what was refused comes again: the longest pause between two tries is eight round trips, and the answer
+    /// takes two.
+    pub(super) fn hold(&self) -> Span {
+        self.apart * 10
     }
 
     /// Whether this bug is planted.

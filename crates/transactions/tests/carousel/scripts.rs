@@ -33,6 +33,7 @@ both! {
     write_skew_is_refused => write_skew,
     blind_writers_do_not_mix => blind_writers,
     readers_share => readers,
+    who_comes_again_goes_before_the_younger_for_a_while => precedence,
     what_is_declared_and_not_written_stays => subset,
     a_pending_writer_is_in_the_way_of_readers_at_a_moment => moments,
     a_client_that_dies_before_it_commits_leaves_nothing => dead_client,
@@ -85,6 +86,45 @@ fn readers<F: Family>() {
         let outcome = play.wait(ticket);
         assert!(committed(&outcome), "{outcome:?}");
     }
+}
+
+/// A reader was in the way of a writer for some round trips: the next one is refused, and the writer, that comes again, is not. Then all go on,
+/// also where the writer does not come.
+fn precedence<F: Family>() {
+    let mut play = play::<F>();
+    let (read, own) = (Blob::from("1:read"), Blob::from("1:own"));
+    let write = |play: &mut Play<F>| {
+        let (txn, _) = play.begin(4, &[], from_ref(&read));
+        let ticket = play.commit(4, txn, &[(&read, "v")]);
+        play.wait(ticket)
+    };
+    let look = |play: &mut Play<F>| {
+        let (txn, reads) = play.begin(5, from_ref(&read), from_ref(&own));
+        let ticket = play.commit(5, txn, &[(&own, "x")]);
+        (play.wait(ticket), reads[0].value.clone())
+    };
+    let refuse = |play: &mut Play<F>| {
+        let (first, _) = play.begin(3, from_ref(&read), from_ref(&own));
+        for _ in 0..3 {
+            assert_eq!(write(play), Outcome::Aborted(Reason::Conflict));
+            play.run(RTT * 2);
+        }
+        let first = play.commit(3, first, &[(&own, "x")]);
+        assert!(committed(&play.wait(first)));
+        play.run(RTT * 3);
+        assert_eq!(look(play).0, Outcome::Aborted(Reason::Conflict));
+    };
+    refuse(&mut play);
+    assert!(committed(&write(&mut play)));
+    play.run(RTT * 4);
+    let (outcome, value) = look(&mut play);
+    assert!(committed(&outcome), "{outcome:?}");
+    assert_eq!(value, Some("v".into()));
+    play.run(RTT * 4);
+    refuse(&mut play);
+    play.run(RTT * 20);
+    let (outcome, _) = look(&mut play);
+    assert!(committed(&outcome), "{outcome:?}");
 }
 
 /// S6.

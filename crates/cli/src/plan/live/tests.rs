@@ -116,6 +116,27 @@ fn a_cluster_that_runs_another_protocol_is_planned_with_that() {
 }
 
 #[test]
+fn what_is_a_bound_is_told_as_one() {
+    let of = |node, links: &[(&str, f64)]| {
+        told(node, links, Some(80.0), &json!({"protocol": "mencius", "leaders": [null]}))
+    };
+    let asked = [of("us-west", &[("us-east", 73.0), ("euro", 166.0)]), of("us-east", &[("euro", 88.0)])];
+    let (_, live, _) = looked(&asked);
+    // It waits for Euro at most, and for US East at least.
+    let waits: Vec<_> = live.clients.iter().map(|wait| (wait.expected_ms, wait.expected_bound)).collect();
+    assert_eq!(waits, [(Some(166.0), Some("at most")), (Some(88.0), Some("at most"))]);
+    let tail = live.tail();
+    assert!(tail.contains("  ≤166.0  "), "{tail}");
+    // (166 + 88 + 166) / 3 at most, against (73 + 73 + 88) / 3
+    assert!(
+        tail.contains("better protocol: epaxos, mean 78.0 ms, at most 62.0 ms less than now\n"),
+        "{tail}"
+    );
+    let better = live.better_protocol.as_ref().unwrap();
+    assert_eq!((better.bound.as_deref(), better.less_bound), (None, Some("at most")));
+}
+
+#[test]
 fn of_transactions_it_is_what_a_set_takes() {
     let more = json!({"protocol": "2pc", "leaders": ["us-west"]});
     let asked = [told("us-west", &[("us-east", 73.0), ("euro", 166.0)], Some(150.0), &more)];

@@ -361,7 +361,8 @@ impl Reporter {
         let memory = &self.board.metrics.memory;
         memory.note(used_bytes());
         // All connections are looked at for it, so only where it matters.
-        let held = memory.exceeded().map_or(0, |_| clients.held());
+        let of_grpc = &self.board.metrics.grpc.held;
+        let held = memory.exceeded().map_or(0, |_| clients.held() + of_grpc.load(Relaxed));
         match self.warned.take_news(memory) {
             Some(true) => tracing::warn!(
                 "this node uses {} of memory, of which clients make it hold {} (CLIENT LIST), and may use {} (`memory` of [limits]): \
@@ -476,9 +477,9 @@ impl Reporter {
             tracing::warn!(
                 keyspace = name,
                 %leader,
-                "this node has had no link to {leader}, which leads, for {LEADERLESS}, and reaches other replicas: what is asked here \
-                 waits in vain, or some of it, until the link is back. Where a replica reaches all, have it lead: isochrone \
-                 move-leader FILE --keyspace {name} --to NODE; `isochrone status FILE` names one"
+                "this node has had no link to {leader}, which leads, for {LEADERLESS} or longer, and reaches other replicas: what is asked here \
+                 takes longer, or waits in vain, until the link is back. Where a replica reaches all, have it lead, on its own machine: \
+                 isochrone move-leader FILE --keyspace {name} --to NODE; `isochrone status FILE` names one"
             );
         }
         self.told_cut_off = cut_off;

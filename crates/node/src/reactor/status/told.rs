@@ -100,7 +100,7 @@ pub struct KeyspaceStatus {
     /// all data, as far as this node knows; of several partitions that wait, those of the first.
     pub awaited: Vec<String>,
     /// The nodes that lead it, as far as this node has heard, to which this node has had no link for longer than another leader takes
-    /// to be found, although it reaches other replicas: what is asked here waits in vain, or some of it.
+    /// to be found, although it reaches other replicas: what is asked here takes longer, or waits in vain.
     pub cut_off: Vec<String>,
     /// The nodes that use more memory than they may, for which commands that may make data grow are refused here.
     pub full: Vec<String>,

@@ -870,6 +870,25 @@ fn lines_of_http_end_the_connection_and_what_follows_is_not_carried_out() {
     }
 }
 
+/// The proxy waits for no answer to its line, so the client would take it for that to its first command.
+#[test]
+fn the_line_of_a_proxy_ends_the_connection_and_says_why() {
+    for (login, line) in [
+        (Login::Open, "PROXY TCP4 192.0.2.1 192.0.2.2 50000 6379"),
+        (Login::Required, "PROXY TCP6 2001:db8::1 2001:db8::2 50000 6379"),
+        (Login::Open, "PROXY UNKNOWN"),
+    ] {
+        let mut world = super::World::new(login);
+        let text = super::play(&mut world, &format!("| {line}\\r\\nSET a 1\\r\\n"));
+        let why = "-ERR this port takes no PROXY protocol: leave out send-proxy·\n  closes";
+        assert!(text.contains(why) && !text.contains("ask") && text.matches("-ERR").count() == 1, "{text}");
+        assert_eq!(world.counters.limited.get("proxy"), Some(&1));
+    }
+    // Not the first word.
+    let text = super::talk(Login::Open, "> PING ; PROXY UNKNOWN");
+    assert!(text.contains("-ERR unknown command 'PROXY'") && !text.contains("closes"), "{text}");
+}
+
 /// What Redis 7.0 takes beside the plain spelling of things, and what it answers to the rest.
 #[test]
 fn odd_spellings_are_read_as_redis_reads_them() {

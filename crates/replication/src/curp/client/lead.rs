@@ -5,7 +5,7 @@ use crate::client::SWEEPS;
 use crate::curp::nearby::Nearby;
 use crate::curp::paths::Paths;
 use crate::curp::{Recording, View};
-use crate::message::{Message, Note};
+use crate::message::{Message, Note, Requests};
 use crate::order::Reign;
 use crate::stream::Said;
 use isochrone_core::{Effects, Fact, Instant, ProcessId, StateMachine};
@@ -35,13 +35,50 @@ impl<S: StateMachine, W: Recording<S::Command>> Client<S, W> {
             return;
         }
         self.probed = Some(now);
-        let (client, below) = (self.me, self.below());
-        let under = self.view.as_ref().map(|view| view.reign);
-        let asks = Vec::new();
-        let (forwarded, said) = (false, Said::Freely);
-        let question = Message::Requests { client, below, under, asks, forwarded, said };
-        effects.urgently(|effects| effects.send(self.target, question));
+        self.question(self.target, effects);
         self.inquire(effects);
+    }
+
+    fn question(&self, replica: ProcessId, effects: &mut Effects<Self>) {
+        let (client, below, under, asks) = (self.me, self.below(), self.under(), Vec::new());
+        let (forwarded, said, unheard) = (false, Said::Freely, self.unheard.clone());
+        let question = Requests { client, below, under, asks, forwarded, said, unheard };
+        effects.urgently(|effects| effects.send(replica, question.into()));
+    }
+
+    /// The only reign under which commands are to be taken, if any.
+    pub(super) fn under(&self) -> Option<Reign> {
+        self.view.as_ref().filter(|_| self.unheard.is_empty()).map(|view| view.reign)
+    }
+
+    /// The next replica may know more than one that is silent, or reach it where this client does not.
+    pub(super) fn turn_away(&mut self, now: Instant) {
+        let replicas = &self.setup.replicas;
+        let at = replicas.iter().position(|replica| *replica == self.target);
+        let next = replicas[at.map_or(0, |at| (at + 1) % replicas.len())];
+        let known = self.unheard.contains(&self.target) || self.unheard.len() >= replicas.len();
+        if next != self.target && !known {
+            self.unheard.push(self.target);
+            self.trial = now + self.setup.service.retry;
+        }
+        self.turn_to(next, now);
+        self.answered = now;
+    }
+
+    /// Asks those that are not heard once in a while: one that leads and answers itself was reached, and reaches this client.
+    pub(super) fn try_unheard(&mut self, effects: &mut Effects<Self>) {
+        let now = effects.now();
+        if !self.unheard.is_empty() && now >= self.trial {
+            self.trial = now + self.setup.service.retry;
+            self.unheard.iter().for_each(|replica| self.question(*replica, effects));
+        }
+    }
+
+    /// Who leads is asked from now on, unless it is not heard: then whoever hands on what it says stays the one that is.
+    pub(super) fn follow(&mut self, leader: ProcessId, now: Instant) {
+        if !self.unheard.contains(&leader) {
+            self.turn_to(leader, now);
+        }
     }
 
     pub(super) fn on_redirect(
@@ -67,6 +104,8 @@ impl<S: StateMachine, W: Recording<S::Command>> Client<S, W> {
         }
         let elsewhere = leader.filter(|leader| *leader != from && Some(reign) >= known);
         match elsewhere {
+            // It is asked already, as far as it can be.
+            Some(leader) if self.unheard.contains(&leader) => {}
             Some(leader) => {
                 self.turn_to(leader, now);
                 for sequence in sequences {
@@ -136,7 +175,11 @@ impl<S: StateMachine, W: Recording<S::Command>> Client<S, W> {
         if W::reads_nearby(&self.setup.parameters) {
             self.nearby = Nearby::of(&view, &self.setup.replicas, &self.nearby);
         }
-        self.turn_to(view.leader, now);
+        if self.view.as_ref().is_some_and(|known| known.leader != view.leader) {
+            // Who was silent while another led may be heard now.
+            self.unheard.clear();
+        }
+        self.follow(view.leader, now);
         self.answered = now;
         let first = self.view.is_none();
         self.view = Some(view);

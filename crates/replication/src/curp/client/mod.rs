@@ -9,6 +9,8 @@
 //! that was not asked before: who leads is sought, by requests for nothing. So what comes to nothing then is known to have
 //! had no effect.
 //! Commands that no witness can keep (too large, too many keys, all keys) are asked for with a safe answer at once.
+//! So are all while somebody is *unheard*: who was turned away from may lead, and not reach this client, and another hands on
+//! what it says ([`Message::Pass`]). They are asked for under no reign in particular, since views may not come that way.
 
 mod lead;
 mod near;
@@ -30,7 +32,7 @@ use crate::stream::{Load, Saying};
 use isochrone_core::command::{Access, Touch};
 use isochrone_core::{
     Blob, ClientId, CommandId, Effects, Fact, Footprint as _, Identity, Instant, KeyspaceId, Malformed,
-    NodeId, Path, Process, ProcessId, Series, Snapshot, StateMachine, Ticket,
+    NodeId, Path, Process, ProcessId, Series, Snapshot, StateMachine, Ticket, wire,
 };
 use std::hash::{Hash, Hasher};
 use std::marker::PhantomData;
@@ -54,6 +56,10 @@ pub struct Client<S: StateMachine, W: Recording<S::Command>> {
     target: ProcessId,
     /// When the target last answered anything, or was first asked.
     answered: Instant,
+    /// Those that were turned away from since the leader was heard itself.
+    unheard: Vec<ProcessId>,
+    /// When these are asked next whether they lead.
+    trial: Instant,
     /// The number of the next command.
     next: u64,
     outstanding: Series<Asked<S>>,
@@ -156,6 +162,7 @@ impl<S: StateMachine, W: Recording<S::Command>> Clone for Client<S, W> {
             paths: self.paths.clone(),
             program: self.program.clone(),
             nearby: self.nearby.clone(),
+            unheard: self.unheard.clone(),
             outstanding: self.outstanding.clone(),
             tickets: self.tickets.clone(),
             fresh: self.fresh.clone(),
@@ -169,7 +176,7 @@ impl<S: StateMachine, W: Recording<S::Command>> Clone for Client<S, W> {
 
 impl<S: StateMachine, W: Recording<S::Command>> Hash for Client<S, W> {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        (&self.nearby, self.watching_reads).hash(state);
+        (&self.nearby, self.watching_reads, &self.unheard, self.trial).hash(state);
         (self.me, &self.view, &self.paths, self.sought, self.target, self.answered).hash(state);
         (self.next, &self.outstanding, &self.fresh, &self.again, &self.repeats).hash(state);
         (self.saying, &self.changes, self.sweeping, self.watching, self.parked, self.lost, self.probed)
@@ -297,9 +304,11 @@ impl<S: StateMachine, W: Recording<S::Command>> Client<S, W> {
         }
     }
 
+    /// The leader's answers, or a copy's; or what another one hands on of the leader's (`by_way`).
     fn on_replies(
         &mut self,
         from: ProcessId,
+        by_way: bool,
         reign: Reign,
         spans: Option<Spans>,
         answers: Vec<(u64, Told<S::Reply>)>,
@@ -307,9 +316,11 @@ impl<S: StateMachine, W: Recording<S::Command>> Client<S, W> {
     ) {
         let (now, mix) = (effects.now(), self.planted(Bug::MixReigns));
         // A copy says nothing of who leads, nor does what may be from one.
-        let near = self.nearby.is_copy(from.node)
+        let near = !by_way
+            && self.nearby.is_copy(from.node)
             && answers.iter().all(|(_, told)| matches!(told, Told::Near(_) | Told::Touches));
-        if !near && self.view.as_ref().is_none_or(|view| view.reign <= reign) {
+        if !near && !by_way && self.view.as_ref().is_none_or(|view| view.reign <= reign) {
+            self.unheard.clear();
             self.turn_to(from, now);
         }
         if !near && W::SYNCS_ALL && self.view.as_ref().is_some_and(|view| view.reign < reign) {
@@ -324,7 +335,8 @@ impl<S: StateMachine, W: Recording<S::Command>> Client<S, W> {
             match told {
                 Told::Near(reply) => self.on_near(from, sequence, reply, effects),
                 Told::Speculative(reply) => {
-                    if asked.attempts == 0 {
+                    // What goes round by another says nothing of the way to the leader.
+                    if asked.attempts == 0 && !by_way {
                         self.nearby.led(now.since(asked.attempt.sent));
                     }
                     let reign = if mix { asked.attempt.reign.unwrap_or(reign) } else { reign };
@@ -332,7 +344,7 @@ impl<S: StateMachine, W: Recording<S::Command>> Client<S, W> {
                     self.decide(sequence, effects);
                 }
                 Told::Done(reply) => {
-                    let (attempt, first) = (&asked.attempt, asked.attempts == 0);
+                    let (attempt, first) = (&asked.attempt, asked.attempts == 0 && !by_way);
                     if first && attempt.reign.is_some() && attempt.was_safe_at_once() {
                         self.paths.safe(now.since(attempt.sent));
                     }
@@ -347,7 +359,8 @@ impl<S: StateMachine, W: Recording<S::Command>> Client<S, W> {
                 // The same read is on its way with its effect, and is answered with that.
                 Told::Read(_) | Told::Looked(_) if asked.touching => {}
                 Told::Read(reply) => {
-                    if asked.attempts == 0 {
+                    // What goes round by another says nothing of the way to the leader.
+                    if asked.attempts == 0 && !by_way {
                         self.nearby.led(now.since(asked.attempt.sent));
                     }
                     self.finish(sequence, Outcome::Replied(reply), Some(Path::Lease), None, effects);
@@ -378,7 +391,7 @@ impl<S: StateMachine, W: Recording<S::Command>> Client<S, W> {
                 }
             }
         }
-        self.heard_of(reign, Some(from).filter(|_| !near), effects);
+        self.heard_of(reign, Some(from).filter(|_| !near && !by_way), effects);
         if !near && self.view.as_ref().is_none_or(|view| view.reign >= reign) {
             self.found();
         }
@@ -411,11 +424,7 @@ impl<S: StateMachine, W: Recording<S::Command>> Client<S, W> {
         let due =
             parked || self.outstanding.iter().any(|(_, asked)| asked.due <= now) || self.changes.is_due(now);
         if due && now.since(self.answered) >= service.retry {
-            let replicas = &self.setup.replicas;
-            let at = replicas.iter().position(|replica| *replica == self.target);
-            let next = replicas[at.map_or(0, |at| (at + 1) % replicas.len())];
-            self.turn_to(next, now);
-            self.answered = now;
+            self.turn_away(now);
             self.inquire(effects);
             self.lose();
         }
@@ -424,7 +433,8 @@ impl<S: StateMachine, W: Recording<S::Command>> Client<S, W> {
         if (self.lost || silent) && !self.outstanding.is_empty() {
             self.probe(effects);
         }
-        let known = self.view.is_some();
+        self.try_unheard(effects);
+        let known = self.under().is_some();
         if parked {
             self.saying.begin();
         }
@@ -476,12 +486,62 @@ impl<S: StateMachine, W: Recording<S::Command>> Client<S, W> {
             Some(Answered::Over(ticket, outcome)) => effects.complete(ticket, outcome),
             Some(Answered::Elsewhere(change)) => match leader {
                 Some(leader) if leader != from => {
-                    self.turn_to(leader, effects.now());
+                    self.follow(leader, effects.now());
                     effects.send(leader, Message::Administer { number, change });
                 }
                 _ => self.changes.hasten(number, effects.now(), &self.setup.service),
             },
             None => {}
+        }
+    }
+
+    /// Somebody says something, or hands it on (`by_way`).
+    fn hear(
+        &mut self,
+        from: ProcessId,
+        by_way: bool,
+        message: Message<S::Command, S::Reply, W::Message>,
+        effects: &mut Effects<Self>,
+    ) {
+        match message {
+            Message::Replies { incarnation, reign, spans, answers } if incarnation == self.me.incarnation => {
+                self.on_replies(from, by_way, reign, spans, answers, effects);
+            }
+            Message::Redirect { incarnation, reign, leader, sequences }
+                if incarnation == self.me.incarnation =>
+            {
+                self.on_redirect(from, reign, leader, &sequences, effects);
+            }
+            // Nobody hands these on: whose word they are is known by whom it comes from.
+            Message::Order { message, .. } if !by_way => match W::heard(message) {
+                Heard::Verdicts(verdicts) if verdicts.incarnation == self.me.incarnation => {
+                    self.on_verdicts(from, verdicts, effects);
+                }
+                Heard::Distant(distant) if distant.incarnation == self.me.incarnation => {
+                    self.on_distant(from, distant, effects);
+                }
+                Heard::View(view) => {
+                    if view.leader == from
+                        && self.view.as_ref().is_some_and(|known| known.reign <= view.reign)
+                    {
+                        self.unheard.clear();
+                        self.turn_to(from, effects.now());
+                    }
+                    self.adopt(view, effects);
+                }
+                Heard::Verdicts(_) | Heard::Distant(_) | Heard::Nothing => {}
+            },
+            Message::Missed { incarnation, turn }
+                if incarnation == self.me.incarnation && self.saying.is_in(turn) =>
+            {
+                self.saying.missed();
+                self.say_anew();
+            }
+            Message::Administered { number, result, leader } => {
+                self.on_administered(from, number, result, leader, effects);
+            }
+            // Answers to a former life, and what is for replicas.
+            _ => {}
         }
     }
 }
@@ -508,6 +568,8 @@ impl<S: StateMachine, W: Recording<S::Command>> Process for Client<S, W> {
             sought: None,
             target: setup.leader.unwrap_or(setup.replicas[0]),
             answered: Instant::ZERO,
+            unheard: Vec::new(),
+            trial: Instant::ZERO,
             next: 1,
             outstanding: Series::default(),
             tickets: Series::default(),
@@ -539,42 +601,15 @@ impl<S: StateMachine, W: Recording<S::Command>> Process for Client<S, W> {
 
     fn receive(&mut self, from: ProcessId, message: Self::Message, effects: &mut Effects<Self>) {
         match message {
-            Message::Replies { incarnation, reign, spans, answers } if incarnation == self.me.incarnation => {
-                self.on_replies(from, reign, spans, answers, effects);
-            }
-            Message::Redirect { incarnation, reign, leader, sequences }
-                if incarnation == self.me.incarnation =>
-            {
-                self.on_redirect(from, reign, leader, &sequences, effects);
-            }
-            Message::Order { message, .. } => match W::heard(message) {
-                Heard::Verdicts(verdicts) if verdicts.incarnation == self.me.incarnation => {
-                    self.on_verdicts(from, verdicts, effects);
+            Message::Pass { to, message } => {
+                // What cannot be read is of no replica of this version.
+                if to == self.me.process
+                    && let Ok(message) = wire::decode(&message)
+                {
+                    self.hear(from, true, message, effects);
                 }
-                Heard::Distant(distant) if distant.incarnation == self.me.incarnation => {
-                    self.on_distant(from, distant, effects);
-                }
-                Heard::View(view) => {
-                    if view.leader == from
-                        && self.view.as_ref().is_some_and(|known| known.reign == view.reign)
-                    {
-                        self.turn_to(from, effects.now());
-                    }
-                    self.adopt(view, effects);
-                }
-                Heard::Verdicts(_) | Heard::Distant(_) | Heard::Nothing => {}
-            },
-            Message::Missed { incarnation, turn }
-                if incarnation == self.me.incarnation && self.saying.is_in(turn) =>
-            {
-                self.saying.missed();
-                self.say_anew();
             }
-            Message::Administered { number, result, leader } => {
-                self.on_administered(from, number, result, leader, effects);
-            }
-            // Answers to a former life, and what is for replicas.
-            _ => {}
+            message => self.hear(from, false, message, effects),
         }
     }
 

@@ -4,7 +4,7 @@ use super::{Asked, Client, Near, end};
 use crate::curp::decision::Attempt;
 use crate::curp::program::Program;
 use crate::curp::{Bug, Kept, Recording, Records, beside};
-use crate::message::{Ask, Message, in_parts};
+use crate::message::{Ask, Message, Requests, in_parts};
 use isochrone_core::{Effects, Footprint as _, StateMachine};
 
 /// Takes a command among those that are begun: whether it is clear of those before it.
@@ -63,17 +63,18 @@ impl<S: StateMachine, W: Recording<S::Command>> Client<S, W> {
                 return;
             }
         }
+        if self.view.is_none() {
+            self.inquire(effects);
+        }
         let (reign, needed) = match &self.view {
-            Some(view) => (Some(view.reign), view.needed),
-            None => {
-                self.inquire(effects);
-                (None, 0)
-            }
+            Some(view) if self.unheard.is_empty() => (Some(view.reign), view.needed),
+            _ => (None, 0),
         };
         let least = needed.saturating_sub(usize::from(self.planted(Bug::OneAcceptanceLess)));
         // A deployment has at most 7 replicas.
         let quorum = self.view.as_ref().map(|view| (view.witnesses.len() as u32, least as u32));
-        let records = !self.fast.always_synced
+        let records = reign.is_some()
+            && !self.fast.always_synced
             && self.view.as_ref().is_some_and(|view| !beside(self.me.process, view.leader))
             && self.paths.records(needed, &self.fast, now);
         let mix = self.planted(Bug::MixReigns);
@@ -133,9 +134,11 @@ impl<S: StateMachine, W: Recording<S::Command>> Client<S, W> {
             self.send_near(server, first, effects);
             self.watch_reads(until, effects);
         }
-        let (client, below) = (self.me, self.below());
-        let requests =
-            |asks, said| Message::Requests { client, below, under: reign, asks, forwarded: false, said };
+        let (client, below, unheard) = (self.me, self.below(), self.unheard.clone());
+        let requests = |asks, said| -> Message<S::Command, S::Reply, W::Message> {
+            let (under, forwarded, unheard) = (reign, false, unheard.clone());
+            Requests { client, below, under, asks, forwarded, said, unheard }.into()
+        };
         if !repeats.is_empty() {
             effects.repeating(|effects| {
                 in_parts(repeats, |asks| effects.send(self.target, requests(asks, self.saying.again())));

@@ -669,7 +669,7 @@ impl<C: Wire + Footprint, R: Wire> Process for Manager<C, R> {
         let common::Message::Order { message, .. } = message else { return };
         match message {
             Message::Registry(inner) => match *inner {
-                inner if inner.is_for_askers() => {
+                inner if inner.is_for_asker(effects.me()) => {
                     self.with_asker(effects, |asker, effects| asker.receive(from, inner, effects));
                     self.act(effects);
                 }

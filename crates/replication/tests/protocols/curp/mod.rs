@@ -2,6 +2,7 @@
 
 mod actor;
 mod alone;
+mod bridge;
 mod by_hand;
 mod crashes;
 mod garbage;

@@ -21,12 +21,12 @@ fn case(mutation: Mutation) -> Option<Case<Family>> {
         | Mutation::ReadTentative
         | Mutation::AcceptConflict => Some(with(3, "none", 0)),
         Mutation::SpeculateBeforeNoop => Some(Case { first: 12, ..with(3, "none", 0) }),
-        Mutation::KeepTentative => Some(Case { first: 1_430, ..with(3, "none", 0) }),
+        Mutation::KeepTentative => Some(Case { first: 1_570, ..with(3, "none", 0) }),
         Mutation::SuperquorumTooSmall | Mutation::OneAcceptanceLess => {
             Some(Case { first: 15, ..with(3, "loss", 0) })
         }
         // T18, T19.
-        Mutation::ForgetReadKeys => Some(Case { mixed: true, first: 930, ..with(3, "crash", 4) }),
+        Mutation::ForgetReadKeys => Some(Case { mixed: true, first: 1_395, ..with(3, "crash", 4) }),
         Mutation::ForgetFailures => Some(Case { mixed: true, ..with(3, "crash", 4) }),
         // The walk.
         Mutation::ServeBeforeNoop

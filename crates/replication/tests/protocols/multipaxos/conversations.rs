@@ -65,12 +65,12 @@ fn a_follower_takes_over_and_the_client_asks_again() {
         457 client C -> replica A: Requests client: n2#1, below: 1, asks: [], forwarded: false, said: Freely
         485 client C -> replica A: Requests client: n2#1, below: 1, asks: [], forwarded: false, said: Freely
         512 client C -> replica A: Requests client: n2#1, below: 1, asks: [], forwarded: false, said: Freely
-        540 client C -> replica B: Requests client: n2#1, below: 1, asks: [Ask sequence: 1, command: Set("\x01", "x"), touching: false]
+        540 client C -> replica B: Around(Requests client: n2#1, below: 1, asks: [Ask sequence: 1, command: Set("\x01", "x"), touching:
         549 replica B -> replica A (ahead): Poll ballot: b1.1, decided: s0
         549 replica B -> replica C (ahead): Poll ballot: b1.1, decided: s0
         550 replica B -> client C (ahead): Redirect incarnation: 1, leader: None, sequences: [1]
         559 replica C -> replica B (ahead): Polled ballot: b1.1, granted: true, promised: b1.0, decided: s0
-        567 client C -> replica B: Requests client: n2#1, below: 1, asks: [Ask sequence: 1, command: Set("\x01", "x"), touching: false]
+        567 client C -> replica B: Around(Requests client: n2#1, below: 1, asks: [Ask sequence: 1, command: Set("\x01", "x"), touching:
         570 replica B -> replica A (behind a record): Prepare ballot: b1.1, from: s0
         570 replica B -> replica B (behind a record): Prepare ballot: b1.1, from: s0
         570 replica B -> replica C (behind a record): Prepare ballot: b1.1, from: s0
@@ -81,7 +81,7 @@ fn a_follower_takes_over_and_the_client_asks_again() {
         591 replica B -> replica C (ahead): Adopt ballot: b1.1, from: s0, values: [Batch([Command id: n2#1, sequence: 1, below: 1, command: Set(
         592 replica B -> replica B (behind a record): Accepted ballot: b1.1, first: s0, last: s0
         592 Order(0, Leads(b1.1))
-        595 client C -> replica B: Requests client: n2#1, below: 1, asks: [Ask sequence: 1, command: Set("\x01", "x"), touching: false]
+        595 client C -> replica B: Around(Requests client: n2#1, below: 1, asks: [Ask sequence: 1, command: Set("\x01", "x"), touching:
         602 replica C -> replica B (behind a record): Accepted ballot: b1.1, first: s0, last: s0
         605 replica B -> replica A (ahead): Accept ballot: b1.1, slot: s1, value: Batch([Command id: n2#1, sequence: 1, below: 1, command: Set("
         605 replica B -> replica C (ahead): Accept ballot: b1.1, slot: s1, value: Batch([Command id: n2#1, sequence: 1, below: 1, command: Set("

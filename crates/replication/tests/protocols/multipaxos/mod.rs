@@ -1,5 +1,6 @@
 //! Multi-Paxos.
 
+pub mod bridge;
 mod conversations;
 mod failover;
 mod latency;

@@ -17,6 +17,7 @@ use isochrone_core::{
     Process, ProcessId, Snapshot, Span, Ticket,
 };
 use isochrone_store::versions::Version;
+use rustc_hash::FxHasher;
 use snapshot::Reading;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -40,17 +41,23 @@ pub struct Client {
     listings: Listings,
     /// Partitions whose nearest follower had old values: how often in a row, and when last.
     behind: BTreeMap<PartitionId, (u32, Instant)>,
+    /// Transactions that were refused because of others, by what they touch, in short: when the first try of each began, and
+    /// when the last was refused. The next one that touches the same is taken for another try of it.
+    refused: BTreeMap<u64, (Instant, Instant)>,
 }
 
 impl Hash for Client {
     fn hash<H: Hasher>(&self, hasher: &mut H) {
         (self.count, &self.open, &self.leaders, self.latest, &self.listings, &self.behind).hash(hasher);
+        self.refused.hash(hasher);
     }
 }
 
 /// For how long only the leader is asked to read where a follower had old values twice in a row: it lags, and whoever
 /// believes it does not come further.
 const BEHIND: Span = Span::from_secs(1);
+/// Transactions that were refused and are known at a time; what is beyond is taken for new when it comes again.
+const REFUSED_MAX: usize = 4_096;
 
 /// A transaction that is not over.
 #[derive(Clone, Hash, Debug)]
@@ -68,6 +75,8 @@ struct Txn {
     followed: BTreeSet<PartitionId>,
     stage: Stage,
     begun: Instant,
+    /// When the first try of it began.
+    first: Instant,
     next: Instant,
     attempts: u32,
     /// Whom it asked last to commit.
@@ -146,6 +155,9 @@ impl Client {
         self.count += 1;
         let (sequence, now) = (self.count, effects.now());
         let parts = self.divide(&reads, &writes);
+        let known = if self.refused.is_empty() { None } else { self.refused.remove(&in_short(&parts)) };
+        let first =
+            known.filter(|(_, last)| now.since(*last) < self.knobs.hold()).map_or(now, |(first, _)| first);
         let stage = match writes.is_empty() {
             true if self.knobs.latest != Some(true) => Stage::Moment(Reading::default()),
             snapshot => Stage::Reading { snapshot },
@@ -160,6 +172,7 @@ impl Client {
             followed: BTreeSet::new(),
             stage,
             begun: now,
+            first,
             next: now + self.knobs.resend,
             attempts: 0,
             asked: None,
@@ -200,6 +213,8 @@ impl Client {
     fn ask_to_prepare(&self, sequence: u64, effects: &mut Effects<Self>) {
         let Some(txn) = self.open.get(&sequence) else { return };
         let (id, below) = (self.id(sequence), self.below());
+        let again = txn.first < txn.begun;
+        let age = if again { effects.now().since(txn.first) } else { Span::ZERO };
         let coordinator = self.leader(txn.coordinator);
         for part in txn.parts.iter() {
             let leader = self.leader(part.partition);
@@ -211,7 +226,8 @@ impl Client {
             for to in std::iter::once(leader).chain(others) {
                 let (part, vote) = (part.clone(), self.knobs.cpc);
                 let read = wanted && (to == leader || Some(to) == near);
-                Self::send(to, Word::Prepare { txn: id, below, coordinator, part, read, vote }, effects);
+                let word = Word::Prepare { txn: id, below, age, coordinator, part, read, vote };
+                Self::send(to, word, effects);
             }
         }
     }
@@ -353,6 +369,11 @@ impl Client {
         if id.client != self.me {
             return;
         }
+        let Some(txn) = self.open.get(&id.sequence) else { return };
+        if matches!(ended, Ended::Aborted(Reason::Conflict | Reason::StaleRead)) {
+            let (touched, first) = (in_short(&txn.parts), txn.first);
+            self.note_refusal(touched, first, effects.now());
+        }
         let Some(txn) = self.open.get_mut(&id.sequence) else { return };
         let (snapshot, since) = match &txn.stage {
             Stage::Committing { snapshot, since, .. } => (*snapshot, *since),
@@ -396,6 +417,16 @@ impl Client {
         };
         if let Some(ticket) = txn.ticket {
             effects.complete_ahead(ticket, outcome);
+        }
+    }
+
+    /// A transaction was refused because of others, and may come again.
+    fn note_refusal(&mut self, touched: u64, first: Instant, now: Instant) {
+        let hold = self.knobs.hold();
+        self.refused.retain(|_, (_, last)| now.since(*last) < hold);
+        if self.refused.len() < REFUSED_MAX || self.refused.contains_key(&touched) {
+            let known = self.refused.entry(touched).or_insert((first, now));
+            *known = (known.0.min(first), now);
         }
     }
 
@@ -519,6 +550,13 @@ impl Client {
     }
 }
 
+/// What a transaction touches, as a number. Where two have the same one is taken for another try of the other.
+fn in_short(parts: &[Part]) -> u64 {
+    let mut hasher = FxHasher::default();
+    parts.hash(&mut hasher);
+    hasher.finish()
+}
+
 impl Txn {
     /// What was read, in the order it was asked for.
     fn in_order(&self) -> Vec<Read> {
@@ -548,6 +586,7 @@ impl Process for Client {
             beating: false,
             listings: Listings::default(),
             behind: BTreeMap::new(),
+            refused: BTreeMap::new(),
         }
     }
 

@@ -4,6 +4,7 @@
 mod claims;
 mod coordinator;
 mod participant;
+mod precedence;
 mod recovery;
 mod snapshot;
 #[cfg(test)]
@@ -26,6 +27,7 @@ use isochrone_core::{
 use isochrone_replication::multipaxos;
 use isochrone_replication::order::Member;
 use isochrone_store::versions::{Version, Versions};
+use precedence::Precedence;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{Hash, Hasher};
@@ -200,6 +202,7 @@ struct Lead {
     /// When the end of a pending transaction was last asked for.
     asked: BTreeMap<TxnId, Instant>,
     yields: Yields,
+    precedence: Precedence,
     sweeps: u64,
 }
 

@@ -6,7 +6,7 @@ use crate::carousel::message::{Ended, Entry, Part, Under, Verdict, Vote, Word};
 use crate::directory::located::is_entry;
 use crate::map::Split;
 use crate::request::{Read, Reason, TxnId, Update};
-use isochrone_core::{Blob, ClientId, Instant, ProcessId};
+use isochrone_core::{Blob, ClientId, Instant, ProcessId, Span};
 use isochrone_store::versions::Version;
 use std::sync::Arc;
 
@@ -29,9 +29,9 @@ impl Partition {
             return;
         }
         match word {
-            Word::Prepare { txn, below, coordinator, part, vote, .. } => {
+            Word::Prepare { txn, below, age, coordinator, part, vote, .. } => {
                 self.hear(txn.client, below, turn);
-                self.prepare(from, txn, coordinator, part, vote, turn);
+                self.prepare(from, (txn, age), coordinator, part, vote, turn);
             }
             Word::Begin { txn, below, parts } => {
                 self.hear(txn.client, below, turn);
@@ -174,7 +174,7 @@ impl Partition {
     fn prepare(
         &mut self,
         from: ProcessId,
-        txn: TxnId,
+        (txn, age): (TxnId, Span),
         coordinator: ProcessId,
         part: Part,
         vote: bool,
@@ -201,15 +201,16 @@ impl Partition {
             if let Some(lead) = self.lead.as_mut().filter(|lead| lead.waiting.len() < self.knobs.waiting_max)
             {
                 let (below, read) = (0, true);
-                lead.waiting.push((from, Word::Prepare { txn, below, coordinator, part, read, vote }));
+                lead.waiting.push((from, Word::Prepare { txn, below, age, coordinator, part, read, vote }));
             }
             return;
         };
         self.tell_values(from, txn, &part, turn);
         let conflict = self.claims.conflict(txn, &part);
         let yields = self.yields(conflict, &part, turn.now());
+        let younger = self.is_younger(txn, age, &part, turn.now());
         let verdict = Verdict {
-            prepared: !conflict && !yields,
+            prepared: !conflict && !yields && !younger,
             versions: part.reads.iter().map(|key| self.state.store.valued(key)).collect(),
             at,
         };
@@ -236,6 +237,17 @@ impl Partition {
             return false;
         }
         lead.yields.hold(now) && part.reads.iter().any(|key| is_entry(key))
+    }
+
+    /// Whether somebody older goes before a transaction, which goes before the younger itself where it comes again
+    /// ([`super::precedence`]).
+    fn is_younger(&mut self, txn: TxnId, age: Span, part: &Part, now: Instant) -> bool {
+        let (began, apart, hold) = (now - age, self.knobs.apart, self.knobs.hold());
+        let Some(lead) = &mut self.lead else { return false };
+        if age > self.knobs.patience() {
+            lead.precedence.comes(txn, part, began, now, (apart, hold));
+        }
+        lead.precedence.refuses(part, began, now, apart)
     }
 
     /// Puts a prepare decision into the log.
@@ -374,12 +386,16 @@ impl Partition {
             },
         }
         self.drop_vote(txn);
-        if let Some(vote) = pending {
+        if let Some(vote) = &pending {
             self.release(txn, &vote.part);
         }
         if let Some(turn) = turn
-            && self.lead.is_some()
+            && let Some(lead) = &mut self.lead
         {
+            let again = matches!(ended, Ended::Aborted(Reason::Conflict | Reason::StaleRead));
+            if let Some(vote) = pending.filter(|_| !again) {
+                lead.precedence.ends(txn, &vote.part);
+            }
             let partition = self.me.partition;
             turn.send_ahead(coordinator, Word::WrittenBack { txn, partition });
         }
@@ -452,6 +468,7 @@ impl Partition {
         let Some(lead) = self.lead.as_mut().filter(|lead| matches!(lead.phase, Phase::Serving)) else {
             return;
         };
+        lead.precedence.forget(now);
         lead.sweeps += 1;
         if !lead.sweeps.is_multiple_of(2) {
             return;

@@ -10,7 +10,7 @@
 //!    settled: the last leader would have voted otherwise.
 //! 5. It replicates the decisions that are left, and a barrier: votes of earlier terms are void behind it.
 
-use super::{Claims, Lead, Partition, Phase, Turn, Yields};
+use super::{Claims, Lead, Partition, Phase, Precedence, Turn, Yields};
 use crate::carousel::Mutation;
 use crate::carousel::message::{Entry, Verdict, Vote, Word};
 use crate::request::TxnId;
@@ -34,6 +34,7 @@ impl Partition {
             floors: BTreeMap::new(),
             asked: BTreeMap::new(),
             yields: Yields::new(),
+            precedence: Precedence::default(),
             sweeps: 0,
         });
         turn.append(Entry::Open { term });

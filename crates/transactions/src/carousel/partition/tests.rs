@@ -47,6 +47,7 @@ fn terms(mutation: Option<Mutation>, coordinator: ProcessId) -> (Vec<Ballot>, us
         Message::Own(Word::Prepare {
             txn: TxnId { client, sequence: 1 },
             below: 1,
+            age: Span::ZERO,
             coordinator,
             part: Part { partition: PartitionId(0), reads: keys.clone(), writes: keys },
             read: true,
