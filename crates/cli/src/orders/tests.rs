@@ -207,8 +207,10 @@ fn what_came_of_an_order_is_what_the_node_says_and_never_more() {
 #[test]
 fn who_has_nobody_to_pass_an_order_on_to_is_not_the_only_one_to_give_it_to() {
     let of = |text, nodes: &[&str]| no_leader(&given(said(409, text)), &names(nodes));
-    expect!["\n  it may have no link to who leads; give this order on the machine of n1 or n2"]
-        .assert_eq(&of("this replica does not lead", &["n1", "n0", "n2"]));
+    assert_eq!(
+        of("this replica does not lead", &["n1", "n0", "n2"]),
+        "\n  it may have no link to who leads; give this order on the machine of n1 or n2"
+    );
     assert_eq!(of("this replica does not lead", &["n0"]), "");
     assert_eq!(of("n9 has no copy", &["n0", "n1"]), "");
     assert_eq!(no_leader(&given(Answer::Lost("closed".to_owned())), &names(&["n1"])), "");
