@@ -582,17 +582,15 @@ impl Clients {
 
     /// Whoever is in a handshake of TLS has no session yet that could look at the time, also where nobody has to log in.
     fn end_late_handshake(&mut self, index: usize, now: Instant) {
-        let Some(connection) = self.connections.get(index) else { return };
-        let Some(view) = self.views.get(&connection.number) else { return };
-        if connection.stream.handshaking()
-            && !connection.ended
-            && now.since(view.since) > self.limits.login_time
-        {
+        let late = self
+            .connections
+            .get(index)
+            .filter(|connection| connection.stream.handshaking() && !connection.ended);
+        let Some(connection) = late else { return };
+        let since = self.views.get(&connection.number).map(|view| view.since);
+        if since.is_some_and(|since| now.since(since) > self.limits.login_time) {
             connection.ended = true;
-            if !connection.dirty {
-                connection.dirty = true;
-                self.dirty.push(index);
-            }
+            self.mark(index);
             *self.counters.limited.entry("login_time").or_default() += 1;
         }
     }
